@@ -7,11 +7,11 @@ import (
 	"heddle/sm/work"
 )
 
-// Requests that are canceled may have been carried out. What they were about is in
-// doubt: it is forgotten here, and read by the next sweep, which takes its nodes over.
+// A request that is canceled may have been carried out. What it would have changed is in doubt: the
+// parts forget it, and the next sweep reads it, because the nodes join its region.
 
-// doubt notes that an item was not finished. If its request was sent it may have been
-// carried out, now or as long as a copy of it is under way.
+// doubt is called for each item that is canceled. If its request was sent it may have been carried
+// out, or may be later, as long as a copy of it is in the network.
 func (c *Core) doubt(it work.Item, sent bool) {
 	if it.Node() < 0 {
 		return
@@ -32,8 +32,8 @@ func (c *Core) doubt(it work.Item, sent bool) {
 			return
 		}
 		c.install.Doubt(it)
-		c.agenda.SuspectSwitch(nd.Info.NodeGUID) // PortStateChange may be cleared, or the top raised
-	case work.OpPortAgain: // what it was to find out is not known
+		c.agenda.SuspectSwitch(nd.Info.NodeGUID) // PortStateChange may be cleared, or LinearFDBTop raised
+	case work.OpPortAgain: // the state of the port stays unknown
 		if nd.IsSwitch() {
 			c.agenda.SuspectSwitch(nd.Info.NodeGUID)
 		} else {
@@ -42,19 +42,19 @@ func (c *Core) doubt(it work.Item, sent bool) {
 	}
 }
 
+// carryNode has the next region sweep read a node.
 func (c *Core) carryNode(n int32) {
 	if c.Fabric.Nodes[n].Flags&topo.NodeGone == 0 && !slices.Contains(c.breaking.carry.Nodes, n) {
 		c.breaking.carry.Nodes = append(c.breaking.carry.Nodes, n)
 	}
 }
 
-// stopMove gives up a move of LIDs, because of a fault. The sweep that follows routes the
-// LIDs to where they are to be, from what is installed.
+// stopMove gives up a move of LIDs, because of a fault. The sweep that follows routes the LIDs to
+// their new ports, starting from the installed tables.
 func (c *Core) stopMove() {
 	if c.mover.SettingPorts() {
 		c.install.Cancel()
-		// A port that did not answer may have taken the LID: the placement is rolled
-		// back.
+		// A port that did not answer may have taken its LID: the placement is rolled back.
 		c.unanswered(func(work.Item, bool) { c.Errs++ })
 		c.mover.PortsSet()
 		return

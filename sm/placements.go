@@ -66,7 +66,7 @@ func (l link) Report(list []subnet.PlacementReport) {
 	l.c.out.Placements = append(l.c.out.Placements, list...)
 }
 
-// dropMoves gives up what is under way: answers will not be seen.
+// dropMoves gives up the placements and moves under way, because no answer will arrive.
 func (c *Core) dropMoves() {
 	c.placements.Abort()
 	c.mover.Drop()

@@ -5,7 +5,7 @@ import (
 	"heddle/sm/work"
 )
 
-// press cuts the work between sweeps short if a sweep has waited for it long enough.
+// press ends the phase between sweeps if a sweep has waited for it long enough.
 func (c *Core) press() {
 	if c.agenda.PressAt() > c.Now {
 		return
@@ -20,9 +20,8 @@ func (c *Core) press() {
 	}
 }
 
-// unanswered calls fn for each item of the phase that is not finished, and cancels it;
-// sent reports whether its request may have arrived. One that has not been built into a
-// request is left out.
+// unanswered cancels all items of the phase that are not finished, and calls fn for each. sent
+// reports whether the request of an item may have arrived.
 func (c *Core) unanswered(fn func(it work.Item, sent bool)) {
 	var list []work.Item
 	n := 0
@@ -46,7 +45,7 @@ func (c *Core) unanswered(fn func(it work.Item, sent bool)) {
 	}
 }
 
-// stopUpkeep ends a portion of upkeep. What was asked is not known.
+// stopUpkeep ends a portion of upkeep. What its open requests asked for stays unknown.
 func (c *Core) stopUpkeep() {
 	c.unanswered(func(it work.Item, sent bool) {
 		switch it.Op() {
