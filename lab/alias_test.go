@@ -154,8 +154,8 @@ func TestAliases(t *testing.T) {
 	engines.check(t, n)
 }
 
-// TestAliasesIdle: nothing is sent when nothing changes, one alias costs one
-// block, and a manager that comes back writes nothing.
+// TestAliasesIdle: without changes nothing is sent, one alias costs one block, and a restarted
+// manager writes nothing.
 func TestAliasesIdle(t *testing.T) {
 	f := gen(t, "fattree", "324")
 	c, m := bringUp(t, f, sim.Config{}, DefaultConfig())
@@ -200,9 +200,8 @@ func TestAliasesIdle(t *testing.T) {
 	}
 }
 
-// TestAliasesFound: aliases that an earlier manager gave and nobody wants
-// elsewhere live on and are shown; one that is wanted elsewhere is taken away
-// first, also where it is in the second block.
+// TestAliasesFound: aliases that an earlier manager assigned stay and are shown. One that is
+// assigned to another port is removed first, also from the second block.
 func TestAliasesFound(t *testing.T) {
 	f := gen(t, "torus", "3x3")
 	c, err := NewCluster(f, sim.Config{})
@@ -244,7 +243,7 @@ func TestAliasesFound(t *testing.T) {
 	}
 }
 
-// TestAliasesRefused: what cannot be is told, and the rest is done.
+// TestAliasesRefused: aliases that are impossible are reported, and the others are written.
 func TestAliasesRefused(t *testing.T) {
 	f := gen(t, "torus", "3x3")
 	c, m := bringUp(t, f, sim.Config{}, DefaultConfig())
@@ -302,8 +301,7 @@ func TestAliasesRefused(t *testing.T) {
 	}
 }
 
-// TestTrapsForSubscribers: each trap is handed on, those of vendors too, but
-// not a storm.
+// TestTrapsForSubscribers: each trap is forwarded, vendor traps too, but not a storm.
 func TestTrapsForSubscribers(t *testing.T) {
 	f := gen(t, "torus", "3x3")
 	c, m := bringUp(t, f, sim.Config{}, DefaultConfig())

@@ -12,9 +12,9 @@ import (
 	"heddle/subnet"
 )
 
-// TestAliasesLateCopy: where a block of alias GUIDs was written twice, each time once,
-// and a late copy of the first Set undoes the second, that is found when no copy can
-// come any more. The GUID that it put back is another port's by then.
+// TestAliasesLateCopy: a block of alias GUIDs is written twice, and a late copy of the first
+// Set undoes the second. The manager detects this when no copy can arrive any more. By then the
+// restored GUID belongs to another port.
 func TestAliasesLateCopy(t *testing.T) {
 	c, m := bringUp(t, gen(t, "irregular", "16"), sim.Config{}, quietConfig())
 	guids, at := hosts(c.Fabric)

@@ -151,8 +151,8 @@ func happensAt(t testing.TB, f *fabric.Fabric, n int, again bool, before, do fun
 	return m.Sent, err
 }
 
-// TestAuditDuringSweep: whatever happens to a link or a switch at any moment
-// of a sweep is seen at the latest by a light sweep.
+// TestAuditDuringSweep: a change of a link or switch at any moment of a sweep is found by the
+// next light sweep at the latest.
 func TestAuditDuringSweep(t *testing.T) {
 	f := gen(t, "torus", "3x3")
 	cab := cables(f)

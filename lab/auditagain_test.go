@@ -10,9 +10,8 @@ import (
 	"heddle/sim"
 )
 
-// TestAuditAgain: a block that had to be sent twice is read again later,
-// because an old copy may be delivered late; where that read is not answered
-// it is made again.
+// TestAuditAgain: a block that had to be sent twice is read again later, because an old copy
+// may be delivered late. A read that is not answered is repeated.
 func TestAuditAgain(t *testing.T) {
 	f := gen(t, "torus", "3x3")
 	cfg := TrialConfig()

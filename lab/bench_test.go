@@ -15,8 +15,7 @@ import (
 	"heddle/sm"
 )
 
-// BenchmarkBringUp brings a fat tree up from nothing; the time is real, the
-// fabric answers at once.
+// BenchmarkBringUp brings up a fat tree; the time is real, and the fabric answers immediately.
 func BenchmarkBringUp(b *testing.B) {
 	for _, hosts := range []string{"324", "648", "5832", "11664"} {
 		b.Run(hosts, func(b *testing.B) {
@@ -54,10 +53,9 @@ func BenchmarkBringUp(b *testing.B) {
 	}
 }
 
-// BenchmarkLinkFailure takes links between switches, or to hosts, down and up at random. The
-// time is that of the processor from the trap to verified tables: all steps of
-// the core until the routing job starts, and the job without the transition
-// plan, which is told apart.
+// BenchmarkLinkFailure fails and restores random links between switches, or to hosts. The time
+// is that of the processor from the trap to verified tables: all steps of the core until the
+// routing job starts, and the job without the transition plan, which is measured separately.
 func BenchmarkLinkFailure(b *testing.B) {
 	for _, e := range []route.Engine{minhop.Engine{}, updn.Engine{}, ftree.Engine{}} {
 		for _, hosts := range []string{"324", "11664"} {

@@ -39,8 +39,8 @@ func (h *honest) on(sw string) (list []int) {
 	return list
 }
 
-// TestRestartBlind: a manager that starts while nodes do not answer ends nothing of what
-// hosts registered that may be behind them, for however long that lasts.
+// TestRestartBlind: a manager that starts while nodes do not answer keeps the registrations of
+// hosts that may be behind them, however long that lasts.
 func TestRestartBlind(t *testing.T) {
 	for _, tc := range []struct {
 		name  string
@@ -96,9 +96,9 @@ func (h *honest) switchOf(host int) string {
 	return f.Nodes[f.Nodes[f.Find(h.names[host])].Ports[1].Peer.Node].ID
 }
 
-// TestRestartBlindEvidence: a host that was seen by a manager, or with M_Keys, thanks to
-// which the store has the cables, by the one before, leaves as soon as its switch says so;
-// one that may be behind a silent node when that answers.
+// TestRestartBlindEvidence: a host that this manager has seen leaves as soon as its switch says
+// so. With M_Keys the store has the links, so this also holds for hosts that the previous
+// manager saw. A host that may be behind a silent node leaves when that node answers.
 func TestRestartBlindEvidence(t *testing.T) {
 	for _, key := range []ib.MKey{0, 0x1234} {
 		restartBlindEvidence(t, key)
@@ -155,9 +155,9 @@ func (h *honest) member(i int) bool {
 	return false
 }
 
-// TestVPortsUnseen: virtual ports keep their memberships while their host, or the switch
-// before it, does not answer and even when that switch is left out, for longer than
-// MigrateTime, also over a restart.
+// TestVPortsUnseen: virtual ports keep their memberships while their host, or the switch before
+// it, does not answer also when that switch is excluded, for longer than MigrateTime, also over
+// a restart.
 func TestVPortsUnseen(t *testing.T) {
 	const web = ib.GUID(0xAA01)
 	mgid := trustGroup(40)

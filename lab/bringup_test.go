@@ -66,8 +66,7 @@ var nets = [][]string{
 	{"dragonfly", "4", "2", "2"},
 }
 
-// TestBringUp: every kind of net comes up, and the switches hold what was
-// proved.
+// TestBringUp: every kind of fabric comes up, and the switches hold the verified tables.
 func TestBringUp(t *testing.T) {
 	for _, n := range nets {
 		t.Run(strings.Join(n, " "), func(t *testing.T) {
@@ -132,8 +131,8 @@ func restart(t testing.TB, c *Cluster, m *Manager, keepStore bool) (*Manager, *c
 	return n, k
 }
 
-// TestRestart: a manager that comes back to an unchanged fabric writes no LFT
-// block and moves no port; LIDs are those of before, with or without a store.
+// TestRestart: a manager that restarts on an unchanged fabric writes no LFT block, changes no
+// port state and keeps all LIDs, with or without a store.
 func TestRestart(t *testing.T) {
 	for _, keep := range []bool{true, false} {
 		f := gen(t, "torus", "4x4")

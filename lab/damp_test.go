@@ -76,8 +76,8 @@ func (x *flapper) events(k sm.Kind) (n int) {
 	return n
 }
 
-// TestFlapDamping: a link is let back in at once at first, then later and
-// later, then held down, and returns after a quiet time. It stays in Init.
+// TestFlapDamping: a failing link is activated again immediately at first, then after growing
+// delays, then held in Init until a quiet time has passed.
 func TestFlapDamping(t *testing.T) {
 	for _, host := range []bool{false, true} {
 		x := newFlapper(t, host)
@@ -162,8 +162,8 @@ func (x *flapper) shown(want bool) {
 	}
 }
 
-// TestFlapDampingFullSweep: a full sweep in between forgets nothing, and a
-// manager that is started anew takes the link up.
+// TestFlapDampingFullSweep: a full sweep does not reset the damping, and a restarted manager
+// activates the link.
 func TestFlapDampingFullSweep(t *testing.T) {
 	x := newFlapper(t, false)
 	for range 5 {
@@ -187,8 +187,8 @@ func TestFlapDampingFullSweep(t *testing.T) {
 }
 
 // TestHeldInFullSweep: a host is reset, and the full sweep that finds it holds its link,
-// because that failed too often. When the link is let back in the host is asked anew: it gets
-// its LID and is Active.
+// because that failed too often. When the link is released the host is discovered again, gets
+// its LID and becomes Active.
 func TestHeldInFullSweep(t *testing.T) {
 	x := newFlapper(t, true)
 	for range 2 {
@@ -216,8 +216,8 @@ func TestHeldInFullSweep(t *testing.T) {
 	mustSettle(t, x.c, x.m, 10*time.Second)
 }
 
-// TestFlappingForever: a link that never rests costs a bounded number of
-// sweeps that change tables.
+// TestFlappingForever: a link that flaps without end causes a bounded number of sweeps that
+// change tables.
 func TestFlappingForever(t *testing.T) {
 	x := newFlapper(t, true)
 	x.m.Notices = nil

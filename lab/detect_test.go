@@ -269,9 +269,9 @@ func TestTrapDuringLightSweep(t *testing.T) {
 	}
 }
 
-// TestFaultDuringRepair: while the tables of a first fault are being changed, with the
-// waits of the default lifetimes, a second and a third one happen. Each is in a routing job
-// of its own without delay.
+// TestFaultDuringRepair: while the tables of a first fault are being changed, with the waits of
+// the default lifetimes, a second and a third one happen. Each gets a routing job of its own
+// without delay.
 func TestFaultDuringRepair(t *testing.T) {
 	for _, traps := range []bool{true, false} {
 		for _, n := range detectNets {
@@ -310,8 +310,8 @@ func TestFaultDuringRepair(t *testing.T) {
 	}
 }
 
-// TestStormOfFaults: links fail and return faster than tables can be changed. Of nine
-// sweeps in a row one at least is carried through, and in the end the subnet is whole.
+// TestStormOfFaults: links fail and return faster than tables can be changed. At least one of
+// nine consecutive sweeps is completed, and in the end the subnet is whole.
 func TestStormOfFaults(t *testing.T) {
 	cfg := silentConfig(300 * time.Millisecond)
 	cfg.PacketLife, cfg.HOQLife, cfg.LeafHOQLife = 14, 14, 14

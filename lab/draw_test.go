@@ -60,8 +60,8 @@ func (d *drawn) watch(m *Manager) {
 	}
 }
 
-// TestDrawsAreIndependent: no property of a schedule goes together with the chain of
-// engines, or with another property.
+// TestDrawsAreIndependent: no property of a schedule correlates with the chain of engines or
+// with another property.
 func TestDrawsAreIndependent(t *testing.T) {
 	const seeds = 14_000
 	type pair struct{ a, b string }

@@ -137,8 +137,8 @@ func TestInPlace(t *testing.T) {
 	}
 }
 
-// TestForced: every forced way of changing tables ends well; 2003's takes
-// links down, the others never do.
+// TestForced: every forced mode of changing tables succeeds. The mode of 2003 takes links down,
+// the others never do.
 func TestForced(t *testing.T) {
 	for _, way := range []sm.Transition{sm.TransitionAvailability, sm.TransitionStrict, sm.TransitionDiscard, sm.TransitionStatic, sm.TransitionStatic2003} {
 		for _, train := range []time.Duration{0, 300 * time.Millisecond} {
@@ -178,8 +178,8 @@ func TestForced(t *testing.T) {
 	}
 }
 
-// TestExplicit: an engine that was named and does not verify is refused,
-// installed only if that is allowed.
+// TestExplicit: tables of an explicitly named engine that fail verification are refused, unless
+// unverified tables are allowed.
 func TestExplicit(t *testing.T) {
 	f := gen(t, "torus", "4x4")
 	for _, unsafe := range []bool{false, true} {

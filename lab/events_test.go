@@ -81,8 +81,8 @@ func caNames(f *fabric.Fabric) (list []string) {
 	return list
 }
 
-// TestReportsOfASubnet: what happens to hosts and cables reaches those who have
-// subscribed, and them alone.
+// TestReportsOfASubnet: events of hosts and links are reported to their subscribers, and to no
+// others.
 func TestReportsOfASubnet(t *testing.T) {
 	f := gen(t, "xgft", "2", "4,4", "1,2")
 	c, m := serveUp(t, f, sim.Config{HopLatency: time.Microsecond})

@@ -119,10 +119,9 @@ func seeds(short, long int) (first, n uint64) {
 	return 1, uint64(short)
 }
 
-// TestFaults: links and switches fail and return, switches lose their tables,
-// MADs are lost, doubled, delayed and reordered, the manager is killed; when
-// things calm down the switches hold tables that deliver everything, loop
-// nowhere and cannot deadlock, and no LID has changed.
+// TestFaults: links and switches fail and return, switches lose their tables, MADs are lost,
+// doubled, delayed and reordered, the manager is killed; when the faults end the switches hold
+// tables that deliver everything, loop nowhere and cannot deadlock, and no LID has changed.
 func TestFaults(t *testing.T) {
 	first, n := seeds(3000, 100_000)
 	inForce := map[string]int{}

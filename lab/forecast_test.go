@@ -13,8 +13,8 @@ import (
 	"heddle/sm"
 )
 
-// TestForecast: what a plan foretells of the loss of a link or a switch is what the manager
-// then reports of it.
+// TestForecast: a plan's forecast of the loss of a link or a switch equals what the manager
+// then reports.
 func TestForecast(t *testing.T) {
 	compared := 0
 	for _, kind := range []int{1, 4, 6, 11} {
@@ -107,7 +107,7 @@ func planOn(t *testing.T, c *Cluster, node string, cfg sm.Config) *sm.Plan {
 	return m.Plan
 }
 
-// TestForecastErrors: what cannot be foretold is refused, with the reason.
+// TestForecastErrors: faults without a forecast are refused, with the reason.
 func TestForecastErrors(t *testing.T) {
 	f := ring8()
 	cfg := ProductionConfig(RepairChains()[0])

@@ -81,8 +81,8 @@ func TestKeys(t *testing.T) {
 	}
 }
 
-// TestForeignKey: a port locked with a key that nobody gave us is
-// reported and left alone; the rest comes up. When its lease ends it is ours.
+// TestForeignKey: a port locked with an unknown key is reported and left alone; the rest comes
+// up. When the M_Key lease ends, the manager takes the port over.
 func TestForeignKey(t *testing.T) {
 	f := gen(t, "torus", "3x3")
 	hosts := cas(f)

@@ -195,8 +195,8 @@ func reached(c *Cluster, m *Manager, g sm.Group) bool {
 	return true
 }
 
-// TestGroupTakeover: a manager that comes back writes no multicast block,
-// except for what was changed meanwhile.
+// TestGroupTakeover: a manager that comes back writes no multicast block, except blocks that
+// changed while no manager ran.
 func TestGroupTakeover(t *testing.T) {
 	f := gen(t, "torus", "4x4")
 	c, m := bringUp(t, f, sim.Config{}, DefaultConfig())
@@ -227,7 +227,7 @@ func TestGroupTakeover(t *testing.T) {
 	}
 }
 
-// TestGroupRefused: a group that a table cannot hold is refused, and told.
+// TestGroupRefused: a group that a table cannot hold is refused and reported.
 func TestGroupRefused(t *testing.T) {
 	f := gen(t, "torus", "3x3")
 	c, m := bringUp(t, f, sim.Config{}, TrialConfig())

@@ -11,8 +11,8 @@ import (
 	"heddle/sim"
 )
 
-// TestLightSweepAmongMute: while one node in ten does not answer, light sweeps keep all
-// that hosts registered, write no table of the others, and find what no trap told.
+// TestLightSweepAmongMute: while one node in ten does not answer, light sweeps keep all that
+// hosts registered, write no tables of the others, and find changes without traps.
 func TestLightSweepAmongMute(t *testing.T) {
 	cfg := DefaultConfig()
 	cfg.SweepInterval = 5 * time.Second
@@ -71,8 +71,8 @@ func TestLightSweepAmongMute(t *testing.T) {
 	h.mustKeep(t)
 }
 
-// TestManySwitchesLost: 64 switches die at once; the rest is repaired and keeps what its
-// hosts registered, and all of them come back.
+// TestManySwitchesLost: 64 switches die at once; the rest is repaired, its hosts keep their
+// registrations, and all switches return.
 func TestManySwitchesLost(t *testing.T) {
 	f := gen(t, "torus", "12x12")
 	cfg := ProductionConfig(RepairChains()[0])
@@ -137,9 +137,8 @@ func TestManySwitchesLost(t *testing.T) {
 	h.mustKeep(t, behind...)
 }
 
-// TestFullDiskUnderJoins: while nothing can be stored joins are acknowledged, kept and
-// carried; when the disk has room again they are stored, so that a manager that is killed
-// then has them.
+// TestFullDiskUnderJoins: while the disk is full joins are acknowledged, kept in memory and
+// routed. When the disk has room again they are stored, so that they survive a crash.
 func TestFullDiskUnderJoins(t *testing.T) {
 	h := newHonest(t, gen(t, "torus", "3x3"), sim.Config{HopLatency: time.Microsecond}, DefaultConfig(), nil)
 	c, m := h.c, h.m

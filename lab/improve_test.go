@@ -38,8 +38,8 @@ func (e whole) Update(from route.Solution, g *fabric.Graph, d *fabric.Delta, o r
 	return e.Engine.Update(from, g, d, o)
 }
 
-// TestImprove: when the first engine of the chain gives up the next one takes
-// over; a repaired fabric goes back to the first one once it has been quiet.
+// TestImprove: when the first engine of the chain refuses the fabric, the next one routes it.
+// After a repair and a quiet time the first engine routes it again.
 func TestImprove(t *testing.T) {
 	f := gen(t, "torus", "4x4")
 	n := 0

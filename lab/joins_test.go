@@ -48,8 +48,8 @@ func TestJoinsUnderChurn(t *testing.T) {
 }
 
 // TestJoinsAmongMute: while one node in ten does not answer, others every 3 s, joins over
-// switches that answer keep their bound, although every sweep meets nodes that have just
-// fallen silent. No table sends a packet round, also where a switch did not take a block.
+// switches that answer keep their bound, although every sweep meets nodes that have just fallen
+// silent. No tables loop, also where a switch did not accept a block.
 func TestJoinsAmongMute(t *testing.T) {
 	first, n := seeds(20, 300)
 	var all, over []time.Duration

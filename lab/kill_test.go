@@ -76,9 +76,8 @@ func activePorts(c *Cluster) (ports [][2]int) {
 	return ports
 }
 
-// TestFailover: a standby takes over when the master dies; LIDs stay; the
-// first one coming back does not take the subnet again unless its priority
-// says so.
+// TestFailover: a standby takes over when the master dies; LIDs stay; when the first one
+// returns, it does not become master again unless it has a higher priority.
 func TestFailover(t *testing.T) {
 	f := gen(t, "torus", "3x3")
 	c, err := NewCluster(f, sim.Config{HopLatency: time.Microsecond, SMALatency: 5 * time.Microsecond})

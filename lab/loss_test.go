@@ -86,7 +86,7 @@ func TestKill(t *testing.T) {
 	}
 }
 
-// TestManyMute: silent nodes cost time together, not one after the other.
+// TestManyMute: silent nodes are awaited in parallel.
 func TestManyMute(t *testing.T) {
 	f := gen(t, "fattree", "324")
 	c, err := NewCluster(f, timed(1))

@@ -64,9 +64,9 @@ func oneMaster(c *Cluster, limit time.Duration, ms ...*Manager) (*Manager, error
 	return nil, fmt.Errorf("%w%s", last, s.String())
 }
 
-// TestManagers: managers of all ranks start at all moments, die, come
-// back, under loss; in the end there is one master, of the highest priority
-// if nobody took over from a dead one.
+// TestManagers: managers of all ranks start at all moments, die, come back, under loss; in the
+// end there is one master, the one of the highest priority unless another took over from a dead
+// one.
 func TestManagers(t *testing.T) {
 	f := gen(t, "torus", "3x3")
 	hosts := cas(f)
@@ -135,9 +135,8 @@ func TestManagers(t *testing.T) {
 	}
 }
 
-// TestSplit: a subnet falls into two with a manager in each, which both
-// become masters and renumber; when it is joined again one is left, no LID is
-// used twice.
+// TestSplit: a subnet falls into two with a manager in each, which both become masters and
+// renumber; when the parts are joined again, one master is left and no LID is used twice.
 func TestSplit(t *testing.T) {
 	f := chain(t, 6, nil)
 	for _, x := range []struct {
@@ -219,7 +218,7 @@ func TestOwnPort(t *testing.T) {
 	}
 }
 
-// TestStop: Stop leaves all Active and takes IsSM away.
+// TestStop: Stop leaves all ports Active and clears IsSM.
 func TestStop(t *testing.T) {
 	f := gen(t, "torus", "3x3")
 	c, m := bringUp(t, f, timed(1), TrialConfig())

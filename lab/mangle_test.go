@@ -8,8 +8,8 @@ import (
 	"heddle/mad"
 )
 
-// TestMangled: answers and requests whose bytes are spoiled on the way to
-// the manager never stop it, and leave no trace when they end.
+// TestMangled: corrupted responses and requests never stop the manager, and have no lasting
+// effect.
 func TestMangled(t *testing.T) {
 	first, n := seeds(40, 2000)
 	engines := inForce{}

@@ -42,8 +42,8 @@ func (m *Manager) addMembers(t *testing.T, tag uint64, list ...partition.Partiti
 	}
 }
 
-// TestMembers: members come on top of the policy, go when they are taken away, and
-// stay when the policy changes; what changes nothing sends and stores nothing.
+// TestMembers: members are added to the policy, leave when they are removed, and stay when the
+// policy changes. A request without effect sends and stores nothing.
 func TestMembers(t *testing.T) {
 	c, m := bringUp(t, gen(t, "irregular", "16"), sim.Config{}, quietConfig())
 	base := policyOf(t, c, "Default:ALL=full; a=5:H1=full,H2=full;")
@@ -92,8 +92,8 @@ func TestMembers(t *testing.T) {
 	wantKeys(t, c, m, map[int][]ib.PKey{2: {0xFFFF, 0x8007}, 4: {0xFFFF, 0x8006}, 5: {0xFFFF, 0x8008}})
 }
 
-// TestMembersAcrossRestart: members that are set before the start are in force
-// with the stored policy, so nobody loses a key for a moment.
+// TestMembersAcrossRestart: members that are set before the start are in force with the stored
+// policy, so no port loses a key temporarily.
 func TestMembersAcrossRestart(t *testing.T) {
 	c, m := bringUp(t, gen(t, "irregular", "16"), sim.Config{}, quietConfig())
 	m.apply(t, policyOf(t, c, "Default:ALL=full; a=5:H1=full;"), 1)

@@ -32,9 +32,8 @@ func keysHeld(c *Cluster) map[ib.MKey]int {
 	return held
 }
 
-// TestMKeys: keys are stored before they are set, and whatever the protection
-// a manager with the store comes back in, also with another key in its
-// configuration.
+// TestMKeys: keys are stored before they are set. With any protection level, a restarted
+// manager with the store has access, also with another key in its configuration.
 func TestMKeys(t *testing.T) {
 	for _, protect := range []uint8{0, 1, 2, 3} {
 		f := gen(t, "irregular", "8")
@@ -56,8 +55,8 @@ func TestMKeys(t *testing.T) {
 	}
 }
 
-// TestMKeyChangeKilled: a manager that dies at any SMP while it changes the
-// key of the subnet, and is then given a third one, locks nobody out.
+// TestMKeyChangeKilled: a manager that dies at any SMP while it changes the key of the subnet,
+// and is then configured with a third one, leaves no port locked.
 func TestMKeyChangeKilled(t *testing.T) {
 	f := gen(t, "irregular", "8")
 	count := 0
@@ -101,8 +100,8 @@ func TestMKeyChangeKilled(t *testing.T) {
 	}
 }
 
-// TestMKeyLocked: without the key the locked part is reported, left out and
-// left alone, and nothing hangs.
+// TestMKeyLocked: without the key the locked part is reported, excluded and not changed, and
+// the sweep completes.
 func TestMKeyLocked(t *testing.T) {
 	f := gen(t, "irregular", "8")
 	c, m := bringUp(t, f, sim.Config{}, keyConfig(0x1111, 2))
@@ -124,8 +123,8 @@ func TestMKeyLocked(t *testing.T) {
 	}
 }
 
-// TestPlanWritesNothing: a plan sends no Set, claims nothing, and foretells
-// what a manager then really sends.
+// TestPlanWritesNothing: a plan sends no Set, does not claim the port, and lists exactly what a
+// manager then sends.
 func TestPlanWritesNothing(t *testing.T) {
 	f := gen(t, "torus", "4x4")
 	c, err := NewCluster(f, sim.Config{})

@@ -41,8 +41,8 @@ func (k *cloud) delivers(l ib.LID, to ib.GUID) bool {
 	return true
 }
 
-// TestMoveOutage measures what a VM's user feels: from the request to move, with the VM at its
-// new place, until every switch leads its LID there and its function is Active.
+// TestMoveOutage measures the outage of a VM: from the request to move, with the VM at its new
+// place, until every switch leads its LID there and its function is Active.
 func TestMoveOutage(t *testing.T) {
 	for _, net := range moveNets[:3] {
 		for _, name := range []string{"updn", "dnup", "nue", "dfsssp", "lash"} {

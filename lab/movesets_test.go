@@ -120,9 +120,9 @@ func (k *cloud) social(i int) int {
 	}
 }
 
-// TestMoveSets: with every engine a LID that moves inside a leaf takes one Set of a
-// forwarding table block, and elsewhere no block is written twice. Nothing waits: a VM has its
-// paths again in less than 10 ms. Where a cycle is possible for a moment it is told.
+// TestMoveSets: with every engine a LID that moves inside a leaf takes one Set of a forwarding
+// table block, and elsewhere no block is written twice. Nothing waits: a VM has its paths again
+// in less than 10 ms. A possible transient cycle is reported.
 func TestMoveSets(t *testing.T) {
 	moved, risky := map[string]int{}, 0
 	for _, net := range moveNets {

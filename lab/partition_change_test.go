@@ -78,8 +78,7 @@ func quietConfig() sm.Config {
 	return cfg
 }
 
-// TestPartitionCost: a change touches only the ports that it concerns, and
-// sweeps nothing.
+// TestPartitionCost: a change writes only the ports that it concerns, and causes no sweep.
 func TestPartitionCost(t *testing.T) {
 	c, m := bringUp(t, gen(t, "fattree", "324"), sim.Config{}, quietConfig())
 	// The first one turns enforcement on at every port that faces a host.
@@ -178,9 +177,8 @@ func TestPartitionsRefused(t *testing.T) {
 	}
 }
 
-// TestPKeyQuarantine: a key that passes from one tenant to another waits for a
-// port that does not answer, also across a restart, and no longer than until
-// that has left the subnet.
+// TestPKeyQuarantine: a key that passes from one tenant to another waits for a port that does
+// not answer, also across a restart, until that port has left the subnet.
 func TestPKeyQuarantine(t *testing.T) {
 	for _, leaves := range []bool{false, true} {
 		c, m := bringUp(t, gen(t, "irregular", "16"), sim.Config{}, TrialConfig())
@@ -236,10 +234,9 @@ func TestPKeyQuarantine(t *testing.T) {
 	}
 }
 
-// TestPartitionStatus: over a subnet that loses MADs, whoever looks sees how many
-// ports are to be brought up to date yet, which keys wait to be given up, and
-// that it is settled exactly when every port and the switch before it holds what
-// it should.
+// TestPartitionStatus: on a subnet that loses MADs, the status shows how many ports are not up
+// to date and which keys are in quarantine. It is settled exactly when every port and the
+// switch port before it hold the intended keys.
 func TestPartitionStatus(t *testing.T) {
 	c, m := bringUp(t, gen(t, "irregular", "16"), sim.Config{Seed: 1, Drop: 0.1, HopLatency: time.Microsecond}, quietConfig())
 	settled := func() bool { return m.Status().Partitions.Settled }
@@ -286,8 +283,8 @@ func TestPartitionStatus(t *testing.T) {
 	}
 }
 
-// TestPartitionsOfAStandby: a standby that is given partitions stores them and
-// writes nothing; when it takes over they are what the ports get.
+// TestPartitionsOfAStandby: a standby stores new partitions and writes nothing. When it takes
+// over, the ports get them.
 func TestPartitionsOfAStandby(t *testing.T) {
 	c, m := bringUp(t, gen(t, "irregular", "16"), sim.Config{}, TrialConfig())
 	m.apply(t, policyOf(t, c, "a=5:H1=full,H2=full;"), 1)
@@ -320,8 +317,8 @@ func TestPartitionsOfAStandby(t *testing.T) {
 	}
 }
 
-// TestPKeyLimits: ports without a table, that cannot be written, or whose table
-// is too small are told of, and hold up nobody else.
+// TestPKeyLimits: ports without a table, that cannot be written, or whose table is too small
+// are reported, and do not delay others.
 func TestPKeyLimits(t *testing.T) {
 	c, err := NewCluster(gen(t, "irregular", "16"), sim.Config{PartitionCap: 3, ExternalPartitionCap: 2})
 	if err != nil {

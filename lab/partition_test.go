@@ -244,10 +244,10 @@ func (d *partitionDrill) run() error {
 	return d.c.Check(d.m)
 }
 
-// TestPartitionDrill: at no moment does any port hold a P_Key that no policy
-// gives it that may still show; a key that changed hands is nobody's new before
-// the last of its old owners lost it; keys that stay keep their index; and once
-// faults stop all is as the last policy says within a bound.
+// TestPartitionDrill: no port ever holds a P_Key that no current or pending policy grants it. A
+// key that changes owners is granted to no new one before all old ones have lost it. Keys that
+// stay keep their index. When faults stop, the tables agree with the last policy within a
+// bounded time.
 func TestPartitionDrill(t *testing.T) {
 	writes, engines, list := 0, inForce{}, need.Seeds(300, 20_000)
 	for _, s := range list {

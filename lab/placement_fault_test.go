@@ -34,8 +34,8 @@ func (k *cloud) all() (list []subnet.Placement) {
 	return list
 }
 
-// TestPlacementKill kills the manager after every packet of a migration; another one with
-// its store, or with an empty one, ends it, forwards or back.
+// TestPlacementKill kills the manager after every packet of a migration; another one, with its
+// store or with an empty one, completes it or rolls it back.
 func TestPlacementKill(t *testing.T) {
 	for _, x := range placementModels {
 		for _, how := range []string{"forwards", "back", "without a store", "placements late"} {
@@ -84,8 +84,8 @@ func TestPlacementKill(t *testing.T) {
 	}
 }
 
-// TestPlacementLoss: with packets lost on the way, and links that fail meanwhile, VMs
-// end where their placements say.
+// TestPlacementLoss: with packets lost on the way, and links that fail meanwhile, VMs end at
+// the places of their placements.
 func TestPlacementLoss(t *testing.T) {
 	for _, x := range placementModels {
 		for seed := range uint64(6) {
@@ -114,7 +114,7 @@ func TestPlacementLoss(t *testing.T) {
 	}
 }
 
-// TestPlacementRefused: a function that does not take an address leaves it where it was.
+// TestPlacementRefused: an address that the new function refuses stays at the old one.
 func TestPlacementRefused(t *testing.T) {
 	for _, x := range placementModels {
 		t.Run(x.name, func(t *testing.T) {
@@ -171,8 +171,8 @@ func (k *cloud) goesTo(p *mad.Packet, node int) bool {
 	return at == node
 }
 
-// TestPlacementDestinationGone: a hypervisor that leaves while an address is on its way to it:
-// the VM is where it was, and can be reached there.
+// TestPlacementDestinationGone: the destination leaves during a move: the VM stays at the old
+// place, and can be reached there.
 func TestPlacementDestinationGone(t *testing.T) {
 	for _, x := range placementModels {
 		for n := 1; n <= 8; n++ {
@@ -219,7 +219,8 @@ func TestPlacementDestinationGone(t *testing.T) {
 }
 
 // TestPlacementStorm: VMs come, move and go while links fail and come back and the manager
-// dies, with packets lost: in the end every address is where its placement says, and works.
+// dies, with packets lost: in the end every address is at the place of its placement, and
+// reachable.
 func TestPlacementStorm(t *testing.T) {
 	seeds := uint64(9)
 	if os.Getenv("HEDDLE_LONG") != "" {

@@ -234,8 +234,8 @@ func (k *cloud) probe(a, b string) {
 	}
 }
 
-// TestPlacementMigration: a VM takes its LID, GUID and P_Keys along: from the leaf's other
-// hosts, to another leaf and back, for the fewest LFT SMPs and one to each hypervisor.
+// TestPlacementMigration: a VM keeps its LID, GUID and P_Keys when it moves inside a leaf, to
+// another leaf and back, with the fewest LFT SMPs and one SMP to each hypervisor.
 func TestPlacementMigration(t *testing.T) {
 	for _, x := range placementModels {
 		t.Run(x.name, func(t *testing.T) {
@@ -282,7 +282,7 @@ func TestPlacementSharedLID(t *testing.T) {
 	}
 }
 
-// TestVPortsTakeTheirLIDs: without any placement the LID of a VPort goes with its GUID.
+// TestVPortsTakeTheirLIDs: without placements the LID of a VPort follows its GUID.
 func TestVPortsTakeTheirLIDs(t *testing.T) {
 	k := newCloud(t, 3, 3, sim.Hypervisor{Model: sim.VPorts, VFs: 4, OwnLIDs: true}, sim.Config{Seed: 1}, nil)
 	k.up()
@@ -317,8 +317,8 @@ func TestPlacementShared(t *testing.T) {
 	}
 }
 
-// TestPlacementLife: a placement without a place keeps its LID, which nobody else gets; one
-// that ended gives it back.
+// TestPlacementLife: a placement without a place keeps its LID, which is not assigned to
+// others. When the placement ends, the LID is free.
 func TestPlacementLife(t *testing.T) {
 	for _, x := range placementModels {
 		t.Run(x.name, func(t *testing.T) {
@@ -383,8 +383,8 @@ func TestPlacementLife(t *testing.T) {
 	}
 }
 
-// TestPlacementNoLID: when the LIDs run out it is said how many there are and who has them;
-// one that is given back is given out again.
+// TestPlacementNoLID: when no LID is left, the report says how many there are and what has
+// them. A LID that becomes free is assigned again.
 func TestPlacementNoLID(t *testing.T) {
 	k := newCloud(t, 3, 3, sim.Hypervisor{Model: sim.VSwitch, VFs: 8}, sim.Config{Seed: 1, LinearFDBCap: 20}, nil)
 	k.up() // 6 switches and 9 hosts
@@ -424,7 +424,7 @@ func TestPlacementNoLID(t *testing.T) {
 	}
 }
 
-// TestPlacementGroups: multicast goes where a member that is a VM went.
+// TestPlacementGroups: multicast packets follow a member VM to its new place.
 func TestPlacementGroups(t *testing.T) {
 	for _, h := range []sim.Hypervisor{{Model: sim.VSwitch, VFs: 4}, {Model: sim.VPorts, VFs: 4}, {Model: sim.SharedPort, VFs: 4}} {
 		k := newCloud(t, 3, 3, h, sim.Config{Seed: 1}, nil)
@@ -450,9 +450,9 @@ func TestPlacementGroups(t *testing.T) {
 	}
 }
 
-// TestPlacementBatch: what is set together moves together: in fewer LFT blocks than one at a
-// time, and in one snapshot. Balanced placements take the entries of the destination's PF,
-// minimal ones change as little as can be.
+// TestPlacementBatch: placements that are set together move together, with fewer LFT blocks
+// than one at a time, and in one snapshot. Balanced placements take the entries of the
+// destination's PF, minimal ones change the fewest entries.
 func TestPlacementBatch(t *testing.T) {
 	for _, x := range placementModels {
 		for _, mode := range []subnet.MoveMode{subnet.MoveMinimal, subnet.MoveBalanced} {
@@ -532,8 +532,8 @@ func (k *cloud) lidOf(g ib.GUID) ib.LID {
 	return k.m.Snap.Ports[k.m.Snap.PortByGUID(g)].LID
 }
 
-// TestPlacementInsideLeaf: what the paper promises: inside a leaf 1 LFT SMP for a copy, 1
-// or 2 for a swap as the LIDs share a block or not, and one SMP to each hypervisor.
+// TestPlacementInsideLeaf: the counts of the paper: inside a leaf 1 LFT SMP for a copy, 1 or 2
+// for a swap (1 if the LIDs share a block), and one SMP to each hypervisor.
 func TestPlacementInsideLeaf(t *testing.T) {
 	for _, x := range placementModels {
 		k := newCloud(t, 4, 4, x.h, sim.Config{Seed: 1}, x.cfg)
@@ -599,8 +599,8 @@ func TestPlacementExchange(t *testing.T) {
 	}
 }
 
-// TestPlacementNotices: functions are told of by the GUIDs that they have while they
-// are up, not by those that they had before or have afterwards.
+// TestPlacementNotices: notices name functions by the GUIDs that they have while they are up,
+// not by earlier or later ones.
 func TestPlacementNotices(t *testing.T) {
 	k := newCloud(t, 2, 3, sim.Hypervisor{Model: sim.VSwitch, VFs: 2}, sim.Config{}, nil)
 	k.up()

@@ -10,7 +10,7 @@ import (
 )
 
 // TestPlacementHostBack: a placement that was set while its host was away is carried out when
-// the host is back, without anybody asking again.
+// the host is back, without another request.
 func TestPlacementHostBack(t *testing.T) {
 	for _, h := range []sim.Hypervisor{
 		{Model: sim.SharedPort, VFs: 4}, {Model: sim.VSwitch, VFs: 4}, {Model: sim.VPorts, VFs: 4},

@@ -11,8 +11,8 @@ import (
 	"heddle/subnet"
 )
 
-// TestPlacementFloating: LIDtracker's way: the port has the LID of its one VM, from the
-// top of the LIDs down, and its own again when the VM leaves.
+// TestPlacementFloating: as LIDtracker does it: the port has the LID of its only VM, the
+// highest free LID, and its own again when the VM leaves.
 func TestPlacementFloating(t *testing.T) {
 	for _, serves := range []bool{false, true} {
 		t.Run(fmt.Sprint("SA ", serves), func(t *testing.T) { testFloating(t, serves) })

@@ -19,10 +19,9 @@ import (
 )
 
 // TestPlacementLanes: addresses come, move and go where tables need several lanes: the
-// switches' tables deliver every LID without deadlock on the lanes that their
-// SL-to-VL tables hold, VMs reach each other at the service levels that the SA tells,
-// and a level that is in use does not change but for hosts that had RepathTime to
-// learn of it.
+// switches' tables deliver every LID without deadlock on the lanes that their SL-to-VL tables
+// hold, VMs reach each other at the service levels of the SA's path records, and a level in use
+// changes only for hosts that had RepathTime to learn of it.
 func TestPlacementLanes(t *testing.T) {
 	for _, x := range []struct {
 		net string

@@ -9,9 +9,9 @@ import (
 	"heddle/subnet"
 )
 
-// TestPlacementAuto: a placement that says no mode moves by one LFT SMP inside a leaf, and to
-// other leaves, one VM after the other, without ever waiting for packets to drain. The
-// same moves, minimal, do wait under the policy that waits.
+// TestPlacementAuto: a placement without a mode moves by one LFT SMP inside a leaf, and to
+// other leaves, one VM after the other, without ever waiting for packets to drain. The same
+// moves, minimal, do wait under the policy that waits.
 func TestPlacementAuto(t *testing.T) {
 	for _, mode := range []subnet.MoveMode{subnet.MoveAuto, subnet.MoveMinimal} {
 		t.Run(mode.String(), func(t *testing.T) {

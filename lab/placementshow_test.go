@@ -12,8 +12,8 @@ import (
 )
 
 // TestPlacementIsAlwaysSomewhere: while VMs migrate, one at a time and several, with sweeps in
-// between, every snapshot has each of their GUIDs, at its LID, at the old place or
-// the new one. Other VMs that come meanwhile are shown.
+// between, every snapshot has each of their GUIDs, at its LID, at the old place or the new one.
+// Other VMs that come up during this time are shown.
 func TestPlacementIsAlwaysSomewhere(t *testing.T) {
 	for _, x := range []struct {
 		h    sim.Hypervisor

@@ -102,8 +102,8 @@ func repairTrial(t *testing.T, k RepairFabric, c RepairChain, seed uint64, fault
 	return res
 }
 
-// TestRepairQuality: where rounds toward the engine's tables got stuck the busiest
-// channel carries at most 5 % more in the end than in tables computed afresh.
+// TestRepairQuality: where the rounds toward the engine's tables cannot continue, the busiest
+// channel carries at most 5 % more than in tables computed from scratch.
 func TestRepairQuality(t *testing.T) {
 	for _, k := range []struct {
 		fabric, chain string
@@ -189,8 +189,8 @@ func TestRepairTrialReplay(t *testing.T) {
 	}
 }
 
-// TestRepairWatch: the watch sees what a manager did not cause, and how long
-// it lasted.
+// TestRepairWatch: the watch detects outages that the manager did not cause, and their
+// duration.
 func TestRepairWatch(t *testing.T) {
 	f := ring8()
 	c, m := bringUp(t, f, sim.Config{Seed: 1}, ProductionConfig(RepairChain{Engines: []route.Engine{updn.Engine{}}}))

@@ -12,8 +12,8 @@ import (
 	"heddle/sm"
 )
 
-// TestRepairTold compares what a manager says of faults with what the simulated switches
-// held: the pairs broken, and when the last of them worked again. Faults come one by one.
+// TestRepairTold compares a manager's reports on faults with what the simulated switches held:
+// the pairs broken, and when the last of them worked again. Faults come one by one.
 func TestRepairTold(t *testing.T) {
 	for _, policy := range []sm.Transition{sm.TransitionAvailability, sm.TransitionStrict} {
 		t.Run(policy.String(), func(t *testing.T) { repairTold(t, policy) })

@@ -11,9 +11,9 @@ import (
 	"heddle/sim"
 )
 
-// TestResetBeforeClear: a switch is reset after a manager read its LID and
-// before the manager clears its PortStateChange, in a subnet whose LIDs are set
-// and no link of which is Armed yet: nothing but the LID tells of it.
+// TestResetBeforeClear: a switch is reset after a manager read its LID and before the manager
+// clears its PortStateChange, in a subnet whose LIDs are set and no link of which is Armed yet:
+// only the LID shows it.
 func TestResetBeforeClear(t *testing.T) {
 	f := gen(t, "torus", "3x3")
 	c, err := NewCluster(f, sim.Config{Seed: 1, HopLatency: time.Microsecond, SMALatency: time.Microsecond})

@@ -20,8 +20,8 @@ type side struct {
 	toSwitch, end bool // the far end is a switch; this is an end port
 }
 
-// TestSettingsOnTheWire: what a setting says is in the ports and switches that it is
-// about, in no others, and a sweep after that has nothing left to write.
+// TestSettingsOnTheWire: a setting is written to the ports and switches that it concerns, and
+// to no others, and the next sweep has nothing to write.
 func TestSettingsOnTheWire(t *testing.T) {
 	between := func(s *side) bool { return s.switchPort && s.toSwitch }
 	leaf := func(s *side) bool { return s.switchPort && !s.toSwitch }

@@ -132,9 +132,9 @@ func TestTooFar(t *testing.T) {
 	}
 }
 
-// TestSmallTables: LIDs stay within the smallest table. A table of
-// exactly the right size holds all; where the tables of all switches are one
-// too small, one host has no LID, which is said, and the rest is up.
+// TestSmallTables: LIDs stay within the smallest table. A table of exactly the right size holds
+// all; where the tables of all switches are one too small, one host has no LID, which is
+// reported, and the rest is up.
 func TestSmallTables(t *testing.T) {
 	f := gen(t, "torus", "3x3") // 9 switches, 9 hosts
 	for _, x := range []struct {
@@ -187,8 +187,8 @@ func TestSmallTables(t *testing.T) {
 	}
 }
 
-// TestSmallTableSplits: a switch whose table is too small is left out,
-// and what is behind it does not keep the rest from coming up.
+// TestSmallTableSplits: a switch whose table is too small is excluded. Nodes behind it do not
+// keep the rest from coming up.
 func TestSmallTableSplits(t *testing.T) {
 	f := chain(t, 3, nil)
 	c, err := NewCluster(f, timed(1))

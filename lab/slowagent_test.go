@@ -8,8 +8,8 @@ import (
 )
 
 // TestSlowIsNotSilent: joins hurry a sweep that waits for a switch whose agent takes 60 ms for
-// each request. It may be taken for silent once, until it has answered all that was asked of it;
-// then it is given its time.
+// each request. The manager may take it for silent once. After it has answered everything, the
+// manager waits for it.
 func TestSlowIsNotSilent(t *testing.T) {
 	f := gen(t, "torus", "3x3")
 	h := newHonest(t, f, sim.Config{Seed: 1, HopLatency: time.Microsecond, SMALatency: 5 * time.Microsecond}, DefaultConfig(), nil)

@@ -9,8 +9,8 @@ import (
 	"heddle/sm"
 )
 
-// TestJoinsDoNotStarve: hosts that join and leave all the time put off neither light
-// sweeps, which find what no trap told, nor the next try of what a sweep left out.
+// TestJoinsDoNotStarve: hosts that join and leave continuously delay neither light sweeps,
+// which find changes without traps, nor the retry of nodes that a sweep excluded.
 func TestJoinsDoNotStarve(t *testing.T) {
 	f := gen(t, "torus", "4x4")
 	cfg := quietConfig()

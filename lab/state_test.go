@@ -12,8 +12,8 @@ import (
 	"heddle/sm"
 )
 
-// TestStoreFails: while the store cannot be written no port is given
-// anything that the store does not have.
+// TestStoreFails: while the store cannot be written no port is assigned anything that the store
+// does not have.
 func TestStoreFails(t *testing.T) {
 	f := gen(t, "torus", "3x3")
 	c, err := NewCluster(f, timed(1))
@@ -179,8 +179,7 @@ func TestLMC(t *testing.T) {
 	}
 }
 
-// TestLIDConflict: two ports with one LID, and a store that says a third
-// thing.
+// TestLIDConflict: two ports with one LID, and a store with other LIDs for both.
 func TestLIDConflict(t *testing.T) {
 	f := gen(t, "torus", "3x3")
 	for _, stored := range []int{0, 1, 2, 3} {

@@ -222,10 +222,9 @@ func TestMulticastStorm(t *testing.T) {
 	}
 }
 
-// TestMembersReturn: hosts behind a leaf that is cut off leave their groups,
-// though their own links never went down; when the leaf is back each of them
-// is asked to register anew, which is what makes it right to have dropped
-// them.
+// TestMembersReturn: hosts behind a leaf that is cut off leave their groups, though their own
+// links never went down; when the leaf is back each of them is asked to register again, as the
+// rule for dropping memberships requires.
 func TestMembersReturn(t *testing.T) {
 	f := gen(t, "xgft", "2", "4,4", "1,2")
 	c, m := serveUp(t, f, sim.Config{HopLatency: time.Microsecond})
@@ -287,9 +286,9 @@ func TestMembersReturn(t *testing.T) {
 	s.check(m, want)
 }
 
-// TestSecondPortReturns: a port of a CA that was there all the time by another
-// port loses its groups when its link goes, and is asked to register anew when
-// it comes back; the other port is left in peace.
+// TestSecondPortReturns: a port of a CA that was there all the time by another port loses its
+// groups when its link goes, and is asked to register again when it returns; the other port is
+// not.
 func TestSecondPortReturns(t *testing.T) {
 	f := chain(t, 3, func(b *fabric.Builder, sw, ca []int) { b.Connect(sw[2], 4, ca[1], 2) })
 	c, m := serveUp(t, f, sim.Config{HopLatency: time.Microsecond})

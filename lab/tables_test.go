@@ -74,8 +74,8 @@ func laneGets(m *Manager, fn func()) (n int) {
 	return n
 }
 
-// TestReadTables: what the manager neither read nor wrote is not known until
-// somebody asks; then it is read once, and sweeps do not wait for it.
+// TestReadTables: tables that the manager neither read nor wrote are unknown until a client
+// requests them. Then they are read once, and sweeps do not wait for this.
 func TestReadTables(t *testing.T) {
 	f := gen(t, "fattree", "324")
 	c, m := bringUp(t, f, sim.Config{HopLatency: time.Microsecond}, DefaultConfig())
@@ -178,8 +178,8 @@ func TestTablesForgotten(t *testing.T) {
 	}
 }
 
-// TestTablesTrue: whatever fails, every table that a snapshot shows is what the
-// device holds, with tables that need lanes and groups that come and go.
+// TestTablesTrue: under any faults, every table in a snapshot equals what the device holds,
+// with tables that need lanes and groups that come and go.
 func TestTablesTrue(t *testing.T) {
 	first, n := seeds(28, 300)
 	engines := inForce{}

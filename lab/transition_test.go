@@ -81,11 +81,10 @@ func campaigns() []campaign {
 	}
 }
 
-// TestTransitionsUnderTraffic: links and switches fail and return at random
-// under every engine; the oracle looks at all switches after each SMP that
-// changes one. At no moment can packets wait for each other in a ring,
-// whatever hosts have been told, and nothing that could be reached when a
-// transition began is lost for longer than its plan says.
+// TestTransitionsUnderTraffic: links and switches fail and return at random under every engine;
+// the oracle looks at all switches after each SMP that changes one. Packets can never wait for
+// each other in a cycle, whichever paths hosts have been given, and nothing that could be
+// reached when a transition began is lost for longer than its plan says.
 func TestTransitionsUnderTraffic(t *testing.T) {
 	first, n := seeds(60, 4000)
 	cs := campaigns()
@@ -116,8 +115,8 @@ func TestTransitionsUnderTraffic(t *testing.T) {
 	}
 }
 
-// TestRepairsUnderTraffic: under the policy of availability the oracle finds a ring only
-// after a plan that said so.
+// TestRepairsUnderTraffic: under the policy of availability the oracle finds a cycle only after
+// a plan that announced it.
 func TestRepairsUnderTraffic(t *testing.T) {
 	first, n := seeds(40, 2000)
 	cs := campaigns()
@@ -139,8 +138,8 @@ func TestRepairsUnderTraffic(t *testing.T) {
 	t.Logf("%d runs with a plan that was not proved, %d of them with a ring", declared, rings)
 }
 
-// TestTransitionsOracle: the oracle sees what becomes of a manager that does not
-// wait for packets to leave.
+// TestTransitionsOracle: the oracle detects a manager that does not wait until packets have
+// drained.
 func TestTransitionsOracle(t *testing.T) {
 	cs := campaigns()
 	for seed := uint64(1); seed < 400; seed++ {

@@ -8,8 +8,8 @@ import (
 	"heddle/sm"
 )
 
-// TestTwinWithMorePorts: a switch that claims the GUID of a host is told
-// by a port number that the host does not have.
+// TestTwinWithMorePorts: a switch that claims the GUID of a host is recognized by a port number
+// that the host does not have.
 func TestTwinWithMorePorts(t *testing.T) {
 	f := gen(t, "xgft", "2", "4,4", "1,2")
 	hosts, sw := cas(f), switches(f)

@@ -189,8 +189,8 @@ func lock(t testing.TB, c *Cluster, from, node string, protect uint8, lease uint
 	}
 }
 
-// TestOwnAgentSilent: while the manager's own agent does not answer, for one sweep or for
-// good, the SA answers, nobody loses anything, and faults elsewhere are mended.
+// TestOwnAgentSilent: while the manager's own agent does not answer, for one sweep or
+// permanently, the SA answers, no host loses a registration, and faults elsewhere are repaired.
 func TestOwnAgentSilent(t *testing.T) {
 	for _, locked := range []bool{false, true} {
 		h := newHonest(t, gen(t, "torus", "3x3"), sim.Config{HopLatency: time.Microsecond}, DefaultConfig(), nil)

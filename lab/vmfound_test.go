@@ -96,8 +96,8 @@ func TestVMsFound(t *testing.T) {
 	}
 }
 
-// TestVMsFoundBefore does so with those of the draw before; with HEDDLE_SEED with another
-// one of that draw.
+// TestVMsFoundBefore does so with seeds of the previous draw; HEDDLE_SEED selects another one
+// of that draw.
 func TestVMsFoundBefore(t *testing.T) {
 	found := []uint64{
 		23,           // a late copy of a Set took its P_Keys before it was Active

@@ -17,11 +17,11 @@ import (
 	"heddle/vm"
 )
 
-// TestFunctionGUIDs: an interface has the GUID of the function where it is. After a
-// migration the GUID tables of both hypervisors are right, peers reach it at its new
-// GID, in its partition, and are told that the old one is gone and the new one there,
-// not that a path is another one. The next interface at a function has its GUID, also
-// under a manager that was started anew.
+// TestFunctionGUIDs: an interface has the GUID of the function where it is. After a migration
+// the GUID tables of both hypervisors are right, peers reach it at its new GID, in its
+// partition, and get Reports that the old GID is gone and the new one is there, but none about
+// a changed path. The next interface at a function has its GUID, also under a restarted
+// manager.
 func TestFunctionGUIDs(t *testing.T) {
 	for _, x := range []struct {
 		name string

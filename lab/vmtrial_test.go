@@ -2,12 +2,11 @@ package lab
 
 import "testing"
 
-// TestVMs: virtual machines are made, attached, migrated, rolled back, given keys
-// and ended, while links, switches, hypervisors, VPorts and managers fail; when
-// things calm down the switches hold tables that deliver every LID and cannot
-// deadlock, each VM is where it was last said to be, reachable there by those with
-// whom it shares a partition and by nobody else, no address was ever at two
-// functions, and no operation is half done.
+// TestVMs: virtual machines are made, attached, migrated, rolled back, given keys and ended,
+// while links, switches, hypervisors, VPorts and managers fail; when the faults end the
+// switches hold tables that deliver every LID and cannot deadlock. Each VM is at its last
+// published place and reachable there, by members of its partitions alone. No address was ever
+// at two functions, and no operation is incomplete.
 func TestVMs(t *testing.T) {
 	first, n := seeds(28, 10_000)
 	asked, done, through, looks := 0, 0, 0, 0

@@ -40,8 +40,8 @@ func oneHypervisor(t *testing.T, sc sim.Config, mangle func(k *ib.MAD)) (c *Clus
 	return c, m, h
 }
 
-// TestVPortHostile: adapters that answer what no adapter should are left alone, or
-// managed as far as that is possible, without a storm of requests; it is told, once.
+// TestVPortHostile: adapters with invalid answers are left alone, or managed as far as
+// possible, without a storm of requests. This is reported once.
 func TestVPortHostile(t *testing.T) {
 	virt := func(change func(v *smp.VirtualizationInfo)) func(k *ib.MAD) {
 		return func(k *ib.MAD) {
@@ -145,9 +145,9 @@ func TestVPortHostile(t *testing.T) {
 	}
 }
 
-// TestVPortNeedsArmed: a VPort that does not go from Init to Active at once is made
-// Armed first. One that does not come up at all is not asked again and again, but
-// when it comes up anew.
+// TestVPortNeedsArmed: a VPort that does not go from Init to Active at once is made Armed
+// first. One that does not come up at all is not tried repeatedly, but only when it comes up
+// again.
 func TestVPortNeedsArmed(t *testing.T) {
 	for _, never := range []bool{false, true} {
 		c, m, h := oneHypervisor(t, sim.Config{}, func(*ib.MAD) {})
@@ -195,8 +195,8 @@ func TestVPortNeedsArmed(t *testing.T) {
 	}
 }
 
-// TestVPortGarbage: answers with wrong bits in them are believed, as there is no way
-// to know better, but crash nothing, and lead to no snapshot that contradicts itself.
+// TestVPortGarbage: corrupted answers cannot be detected, but they crash nothing and lead to no
+// snapshot that contradicts itself.
 func TestVPortGarbage(t *testing.T) {
 	first, n := seeds(30, 2000)
 	for seed := first; seed < first+n; seed++ {

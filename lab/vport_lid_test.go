@@ -66,8 +66,8 @@ func TestVPortsShareALID(t *testing.T) {
 	}
 }
 
-// TestVPortTrustsNoLID: the LID that a VPort in Init shows is of an earlier life,
-// whoever wrote it, and may be somebody else's now.
+// TestVPortTrustsNoLID: the LID that a VPort in Init shows is an old one and may belong to
+// another port now, so the manager does not use it.
 func TestVPortTrustsNoLID(t *testing.T) {
 	c, m := bringUp(t, gen(t, "torus", "3x3"), sim.Config{HopLatency: time.Microsecond}, DefaultConfig())
 	names := hostNames(c)
@@ -95,9 +95,8 @@ func TestVPortTrustsNoLID(t *testing.T) {
 	}
 }
 
-// TestVPortAliases: more GUIDs of a VPort go where its placement goes; what is left in a
-// table by the one before is emptied before the next comes up; each is found in the
-// snapshot.
+// TestVPortAliases: further GUIDs of a VPort follow its placement. Entries that the previous VM
+// left in a table are cleared before the next one comes up. The snapshot has each GUID.
 func TestVPortAliases(t *testing.T) {
 	k := newCloud(t, 3, 3, sim.Hypervisor{Model: sim.VPorts, VFs: 4}, sim.Config{Seed: 1, HopLatency: time.Microsecond}, nil)
 	k.up()

@@ -142,12 +142,11 @@ func hostNames(c *Cluster) (names []string) {
 	return names
 }
 
-// TestDynamicPortStateChanges follows the example of that name in "InfiniBand
-// Virtualization" (Liss, IBTA, 2017): virtualization is off until a manager turns
-// it on; the host enables a VPort, which the port tells by VPortStateChange and a
-// trap; the manager reads which one it is and makes it Active; the host disables
-// it, and that is told in the same way. Nothing of this is a sweep. A VPort whose
-// host is quiet is not touched.
+// TestDynamicPortStateChanges follows the example of that name in "InfiniBand Virtualization"
+// (Liss, IBTA, 2017): virtualization is off until a manager turns it on; the host enables a
+// VPort, which the port reports by VPortStateChange and a trap; the manager reads which one it
+// is and makes it Active; the host disables it, and the port reports that in the same way. No
+// sweep is needed. A VPort without changes is not written.
 func TestDynamicPortStateChanges(t *testing.T) {
 	for _, vendor := range []bool{false, true} {
 		c, err := NewCluster(gen(t, "fattree", "324"), sim.Config{Seed: 1})
@@ -302,8 +301,8 @@ func TestVPortsOffAndIgnored(t *testing.T) {
 	}
 }
 
-// TestVPortsOfARebootedHost: a node that reboots has virtualization off, whether
-// its link was seen down or not. Its VPorts come back.
+// TestVPortsOfARebootedHost: a node that reboots has virtualization off, whether or not the
+// manager saw its link down. Its VPorts come up again.
 func TestVPortsOfARebootedHost(t *testing.T) {
 	for _, drop := range []bool{false, true} {
 		c, m := bringUp(t, gen(t, "torus", "3x3"), sim.Config{NoTraps: drop}, DefaultConfig())
@@ -365,8 +364,8 @@ func TestVPortDuplicates(t *testing.T) {
 	mustShow(t, c, m, names[2], 2, 3*time.Second)
 }
 
-// TestVPortTakeover: another manager takes the subnet over. VPorts stay Active,
-// nothing is set at them but that they are to register again, once for each adapter.
+// TestVPortTakeover: another manager takes the subnet over. VPorts stay Active, and the only
+// Set asks their clients to register again, once per adapter.
 func TestVPortTakeover(t *testing.T) {
 	c, m := bringUp(t, gen(t, "torus", "3x3"), sim.Config{}, DefaultConfig())
 	names := hostNames(c)
@@ -402,8 +401,8 @@ func TestVPortTakeover(t *testing.T) {
 	}
 }
 
-// TestVPortBringUpCost: 1,000 VPorts at 20 adapters. How many requests that takes,
-// and what of the manager's time.
+// TestVPortBringUpCost: 1,000 VPorts at 20 adapters. It reports the requests and the manager's
+// CPU time.
 func TestVPortBringUpCost(t *testing.T) {
 	c, err := NewCluster(gen(t, "fattree", "324"), sim.Config{HopLatency: time.Microsecond, SMALatency: 5 * time.Microsecond})
 	if err != nil {
@@ -445,9 +444,9 @@ func TestVPortBringUpCost(t *testing.T) {
 	}
 }
 
-// TestVPortChangesHands: a VPort is given to another VM while the Set that makes it
-// Active is on its way, which then is Active with what the one before was to have. It
-// is taken down and met as a new one.
+// TestVPortChangesHands: a VPort is given to another VM while the Set that makes it Active is
+// in flight. So the new VM is Active with the settings of the old one. The manager takes the
+// VPort down and treats it as new.
 func TestVPortChangesHands(t *testing.T) {
 	c, m := bringUp(t, gen(t, "torus", "3x3"), sim.Config{HopLatency: time.Microsecond}, DefaultConfig())
 	h := hostNames(c)[3]

@@ -11,7 +11,7 @@ import (
 	"heddle/sm"
 )
 
-// TestVPortTrapsLost: what a trap would have told is found by the next light sweep.
+// TestVPortTrapsLost: the next light sweep finds changes whose traps were lost.
 func TestVPortTrapsLost(t *testing.T) {
 	c, m := bringUp(t, gen(t, "torus", "3x3"), sim.Config{NoTraps: true}, DefaultConfig())
 	h := hostNames(c)[3]
@@ -48,8 +48,8 @@ func TestVPortTrapsLost(t *testing.T) {
 	}
 }
 
-// TestVPortTraps: trap 1144 has descriptions read again; 1257 and 1258 are told and
-// handed on and lead to nothing else; a storm is ignored until it stops.
+// TestVPortTraps: trap 1144 causes descriptions to be read again; 1257 and 1258 are logged and
+// forwarded, with no other effect; a storm is ignored until it stops.
 func TestVPortTraps(t *testing.T) {
 	for _, vendor := range []bool{false, true} {
 		c, m := bringUp(t, gen(t, "torus", "3x3"), sim.Config{TrapMinInterval: time.Millisecond}, DefaultConfig())

@@ -154,9 +154,9 @@ func (d *partitionDrill) vmsMeet() string {
 	return ""
 }
 
-// TestVPortKeyDrill: what TestPartitionDrill says holds for virtual ports too,
-// while virtual machines move: none is Active with a key that it must not have,
-// and no packet gets from one tenant to another.
+// TestVPortKeyDrill: the rules of TestPartitionDrill hold for virtual ports too, while virtual
+// machines move: none is Active with a key that it must not have, and no packet gets from one
+// tenant to another.
 func TestVPortKeyDrill(t *testing.T) {
 	writes, probed, moved, engines := 0, 0, 0, inForce{}
 	list := need.Seeds(150, 10_000)

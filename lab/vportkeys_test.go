@@ -16,10 +16,9 @@ import (
 	"heddle/subnet"
 )
 
-// TestVPortKeys: a virtual port has the keys of its own GUID before it is Active,
-// the switch port before it has them by then, and nobody else at its port has any
-// more by it; they follow its GUID from one hypervisor to another, whatever the
-// function there held before.
+// TestVPortKeys: a virtual port has the keys of its own GUID before it is Active, the switch
+// port before it has them by then, and no other port there gains a key. The keys follow its
+// GUID from one hypervisor to another, whatever the new function held before.
 func TestVPortKeys(t *testing.T) {
 	c, m, h := vmBed(t, sim.Config{})
 	m.apply(t, policyOf(t, c, "Default:ALL=full; a=5:H0=full;"), 1)
@@ -127,8 +126,8 @@ func TestVPortKeyCost(t *testing.T) {
 	}
 }
 
-// TestVSwitchKeys: a function of a vSwitch is given the keys of the address that a
-// placement brings to it, before that, and loses them with it.
+// TestVSwitchKeys: a function of a vSwitch gets the keys of an address before a placement
+// brings the address, and loses them with it.
 func TestVSwitchKeys(t *testing.T) {
 	c, err := NewCluster(gen(t, "irregular", "16"), sim.Config{})
 	if err != nil {
@@ -202,9 +201,8 @@ func TestVSwitchKeys(t *testing.T) {
 	}
 }
 
-// TestVPortKeysAtTakeover: a manager that starts anew takes no key from a virtual
-// port that is Active, nor from the switch port before it, while it does not know
-// it yet.
+// TestVPortKeysAtTakeover: a new manager removes no key from an Active virtual port that it has
+// not read yet, nor from the switch port before it.
 func TestVPortKeysAtTakeover(t *testing.T) {
 	for _, how := range []string{"a standby takes over", "started anew", "started anew, with a key in quarantine"} {
 		kill := how != "a standby takes over"
@@ -288,9 +286,9 @@ func TestVPortKeysAtTakeover(t *testing.T) {
 	}
 }
 
-// TestVPortKeysInQuarantine: a key that a VM had is not given to another tenant
-// before the VM has lost it, whether it answers or not; one that is down, or whose
-// hypervisor has left, is not waited for, and is clean before it is Active again.
+// TestVPortKeysInQuarantine: a key that a VM had is not given to another tenant before the VM
+// has lost it, whether it answers or not; one that is down, or whose hypervisor has left, is
+// not awaited, and its table is cleared before it is Active again.
 func TestVPortKeysInQuarantine(t *testing.T) {
 	c, m, h := vmBed(t, sim.Config{})
 	m.addMembers(t, 1, vmKeys("tenant1", 5, 1, 2))
@@ -353,9 +351,8 @@ func TestVPortKeysInQuarantine(t *testing.T) {
 	mustKeys(t, c, m, h[0], 1, 0xFFFF)
 }
 
-// TestVPortKeyLimits: where a switch port has no room for the keys of all virtual
-// ports behind it, it enforces nothing, and they are brought up; a table that is
-// too small is told of.
+// TestVPortKeyLimits: where a switch port has no room for the keys of all virtual ports behind
+// it, it enforces nothing, and they are brought up; a table that is too small is reported.
 func TestVPortKeyLimits(t *testing.T) {
 	c, m, h := vmBed(t, sim.Config{PartitionCap: 3, ExternalPartitionCap: 3})
 	m.apply(t, policyOf(t, c, "Default:ALL=full; a=5:H0=full;"), 1)

@@ -24,9 +24,8 @@ func keySets(m *Manager) *[]mad.Packet {
 	return sets
 }
 
-// TestVPortKeysAtOnce: the table of a virtual port that comes up is written once,
-// also where something is taken from it and something given. A second write would
-// make the first one's late copies harmful.
+// TestVPortKeysAtOnce: the table of a virtual port that comes up is written once, also where
+// keys are removed and added. A second write would make the first one's late copies harmful.
 func TestVPortKeysAtOnce(t *testing.T) {
 	c, m, h := vmBed(t, sim.Config{})
 	m.apply(t, policyOf(t, c, "Default:ALL=limited,SELF=full;"), 1)
@@ -40,9 +39,9 @@ func TestVPortKeysAtOnce(t *testing.T) {
 	}
 }
 
-// TestVPortKeysLateCopy: where the table of a virtual port was written twice before
-// it may come up, and a late copy of the first Set undoes the second, that is found
-// and mended before the port is Active.
+// TestVPortKeysLateCopy: where the table of a virtual port was written twice before it may come
+// up, and a late copy of the first Set undoes the second, the manager detects and corrects this
+// before the port is Active.
 func TestVPortKeysLateCopy(t *testing.T) {
 	for _, late := range []bool{false, true} {
 		c, m, h := vmBed(t, sim.Config{})

@@ -87,10 +87,9 @@ func (k *Client) path(t testing.TB, m *Manager, src, dst ib.GUID) (r wire.PathRe
 	return r
 }
 
-// TestVMAsksSA: programs in virtual machines that share a LID reach the SA with a GRH
-// and get their answers, tables of many segments too; their paths ask for a GRH,
-// they join groups, subscribe and hear Reports. Without a GRH nobody asks: the adapter
-// lets nothing out.
+// TestVMAsksSA: programs in virtual machines that share a LID reach the SA with a GRH and get
+// their answers, tables of many segments too; their paths ask for a GRH, they join groups,
+// subscribe and hear Reports. Without a GRH requests do not leave the adapter.
 func TestVMAsksSA(t *testing.T) {
 	c, m, names := saBed(t, sim.Hypervisor{Model: sim.VPorts, VFs: 4})
 	const web, db, mail = 0xAA01, 0xAA02, 0xAA03
@@ -164,9 +163,9 @@ func TestVMAsksSA(t *testing.T) {
 }
 
 // TestVMKeepsItsPaths: a virtual machine is moved by its placement, on every kind of
-// hypervisor. With a LID of its own every path to and from it is as it was, and nobody is
-// told of anything; with a shared one the LID is another, and those are told who
-// asked for that. It stays in its groups, keeps its services, and asks from where it is.
+// hypervisor. With a LID of its own every path to and from it stays the same, and no Reports
+// are sent. With a shared LID the LID changes, and subscribers get a Report. The VM stays in
+// its groups, keeps its services, and queries the SA from its new place.
 func TestVMKeepsItsPaths(t *testing.T) {
 	for _, x := range []struct {
 		h    sim.Hypervisor
