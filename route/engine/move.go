@@ -117,7 +117,7 @@ func (m *mover) destination(d int32) {
 		m.set(d, j.lid, m.G.EndPorts[e].Port)
 		m.moved[d] = m.stamp
 		loaded := !m.sp.unloaded[e]
-		for _, s := range col.who[j.lo:j.hi] {
+		for _, s := range col.switches[j.lo:j.hi] {
 			m.decide(d, s, j.lid, e, loaded, j.fresh)
 		}
 	}

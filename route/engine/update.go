@@ -227,14 +227,14 @@ func (sp *spread) wanted(d int32) bool {
 // columns is the work for the LIDs of one switch: each job lists the switches
 // that must decide, nearest first.
 type columns struct {
-	jobs []job
-	who  []int32
+	jobs     []job
+	switches []int32
 }
 
 type job struct {
 	lid    ib.LID
 	fresh  bool
-	lo, hi int32 // range in who
+	lo, hi int32 // range in switches
 }
 
 // updateState is the state of Update besides the Change.
@@ -428,8 +428,8 @@ func (f *finder) find(d int32) bool {
 	for _, l := range lids {
 		if f.state[l] == fresh {
 			if everyone < 0 {
-				everyone = len(col.who)
-				col.who = f.all(d, col.who)
+				everyone = len(col.switches)
+				col.switches = f.all(d, col.switches)
 			}
 			col.jobs = append(col.jobs, job{l, true, int32(everyone), int32(everyone + len(f.G.Switches) - 1)})
 			for s := range f.need {
@@ -437,7 +437,7 @@ func (f *finder) find(d int32) bool {
 			}
 			continue
 		}
-		lo := len(col.who)
+		lo := len(col.switches)
 		for i := 0; i < len(touched); i++ {
 			s := touched[i]
 			if f.stays(d, s, l) {
@@ -455,10 +455,10 @@ func (f *finder) find(d int32) bool {
 				continue
 			}
 			f.need[s] = true
-			col.who = append(col.who, s)
+			col.switches = append(col.switches, s)
 		}
-		if len(col.who) > lo || f.state[l] == deliver {
-			col.jobs = append(col.jobs, job{l, false, int32(lo), int32(len(col.who))})
+		if len(col.switches) > lo || f.state[l] == deliver {
+			col.jobs = append(col.jobs, job{l, false, int32(lo), int32(len(col.switches))})
 			f.need[d] = f.need[d] || f.state[l] == deliver
 		}
 	}

@@ -45,7 +45,7 @@ type mixer struct {
 	// alone are destinations to which packets come from any switch on these
 	// levels, regardless of tables.
 	alone map[ib.LID]uint16
-	// told are the levels of packets to destinations, by switch, regardless of tables.
+	// told are the levels that hosts may use to destinations, by switch, regardless of tables.
 	told map[ib.LID][]uint16
 	// lost are lost links, by switch·256 + port of each end; strays are the packets that
 	// installed entries sent over them.

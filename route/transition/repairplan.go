@@ -11,8 +11,8 @@ import (
 	"heddle/route"
 )
 
-// Risk describes an unproved step of a plan: for a moment packets may wait for
-// each other in a cycle.
+// Risk describes an unproved step of a plan: packets may temporarily wait for each other in a
+// cycle.
 type Risk struct {
 	// Cycle is an example of channels that may: each for the next, the last for the first.
 	Cycle []Hop
@@ -214,9 +214,9 @@ func lateRisk(r *Fitted) string {
 	return fmt.Sprintf("packets in flight to %d broken pairs may meet new entries", r.Late)
 }
 
-// writtenOnce returns first without the entries that final changes again: those that
-// first drops only to let packets leave, and those that it would write for a moment. If
-// nothing waits between the two, they gain nothing and write blocks twice.
+// writtenOnce returns first without the entries that final changes again: those that first
+// drops only until packets have drained, and those that it would write temporarily. Without a
+// wait between the two they gain nothing, and write blocks twice.
 func writtenOnce(g *fabric.Graph, installed, first, final *route.Tables) *route.Tables {
 	twice := make([]bool, int(first.TopLID)+1) // destinations that must stay unchanged
 	var again []cell

@@ -157,8 +157,8 @@ func (s *sorter) recall(l ib.LID) {
 
 const anyLevel = oldSLs | newSLs | oldLanes | newLanes
 
-// stage takes what it can into the next stage; it returns how much it took and
-// how much is left.
+// stage assigns as many entries as possible to the next stage; it returns how many it assigned
+// and how many are left.
 func (s *sorter) stage(v *verdict, workers int) (took, left int) {
 	x, w, st := s.x, s.w, s.st
 	k := uint8(st.stages)

@@ -8,7 +8,7 @@ import (
 
 // walker holds one worker's scratch for walking one destination at a time.
 type walker struct {
-	a, b    []int32 // by switch: channels of the entries that may be in force, or -1
+	a, b    []int32 // by switch: channels of the entries that may be installed, or -1
 	arrive  []uint16
 	seen    []bool
 	state   []uint8

@@ -315,9 +315,9 @@ func (r *router) repairFor(cand []int32) (best int32, least uint64) {
 	}
 }
 
-// finish routes the remaining switches, the cheapest paths first (Dijkstra's
-// algorithm from the destination, over routed switches, each with one channel).
-// If prices rise meanwhile, an offer is recomputed when its turn comes.
+// finish routes the remaining switches, the cheapest paths first (Dijkstra's algorithm from the
+// destination, over routed switches, each with one channel). An offer whose prices have risen
+// is recomputed when it is taken from the queue.
 //
 // Complexity: O(channels · log channels), and the repairs.
 func (r *router) finish() {

@@ -160,8 +160,8 @@ func limits(g *fabric.Graph) []ib.LID {
 	return slices.Compact(l)
 }
 
-// columns lists the LIDs by destination switch, writes the entries of their
-// own switches, and counts who sends.
+// columns lists the LIDs by destination switch, writes the entries of their own switches, and
+// counts the senders.
 func (r *router) columns(light []bool) {
 	g := r.g
 	n := len(g.Switches)
