@@ -73,15 +73,15 @@ type Spec struct {
 	Text string
 	Kind Kind
 
-	K      int     // Shift: the distance, not 0
-	Both   bool    // Bisection: both halves send
-	Share  float64 // Hot: of the packets, above 0, at most 1
-	Spots  int     // Hot: number of hot hosts, at least 1
-	Size   int64   // collectives: bytes, at least 1
-	Src    string  // Pair, Broadcast: host; "": the first
-	Dst    string  // Pair: host
-	File   string  // Trace
-	Choose []string
+	K      int      // Shift: the distance, not 0
+	Both   bool     // Bisection: both halves send
+	Share  float64  // Hot: of the packets, above 0, at most 1
+	Spots  int      // Hot: number of hot hosts, at least 1
+	Size   int64    // collectives: bytes, at least 1
+	Src    string   // Pair, Broadcast: host; "": the first
+	Dst    string   // Pair: host
+	File   string   // Trace
+	Choose []string // names and name patterns of hosts; nil: all
 
 	// Rate is the offered rate: a share of the host's link, or Gb/s. The load of a
 	// question multiplies it.
@@ -245,14 +245,14 @@ func (p *parser) argument(n, at int, a string) (err error) {
 	return nil
 }
 
-// collective reports whether a pattern consists of steps.
-func (k Kind) collective() bool { return k == RingAllReduce || k == RecursiveDoubling || k == AllToAll }
+// Collective reports whether a pattern consists of steps.
+func (k Kind) Collective() bool { return k == RingAllReduce || k == RecursiveDoubling || k == AllToAll }
 
 // finish applies what depends on several parts, and reports parts that exclude
 // each other.
 func (p *parser) finish() error {
 	s := p.s
-	fixed := s.Kind.collective() || s.Kind == Trace
+	fixed := s.Kind.Collective() || s.Kind == Trace
 	if fixed {
 		for _, k := range []string{"rate", "source", "end", "start"} {
 			if p.keys[k] {

@@ -98,6 +98,7 @@ var rules = []rule{
 	{"sim/umadfs/kernel", []string{"mad", "ib/...", "internal/umadabi"}, false, "the emulated kernel depends on a wire, not on the subnet"},
 	{"traffic", []string{"fabric", "ib/..."}, true, "patterns say who sends what to whom, and know no routes"},
 	{"traffic/maxmin", []string{"traffic", "route", "fabric", "ib/..."}, true, "rates are a function of a demand and of tables of any engine"},
+	{"traffic/study", []string{"traffic/...", "route/...", "sim/dataplane", "fabric", "ib/..."}, true, "a question is answered by values; files and terminals are the command's"},
 	{"transport", []string{"mad", "ib/..."}, false, "an edge carries MADs and imports nothing above them"},
 	{"transport/umad", []string{"transport/umad/...", "mad", "ib/...", "internal/umadabi"}, false, "an edge carries MADs and imports nothing above them"},
 	{"api", []string{"subnet", "sm", "vm", "partition", "route/...", "fabric", "ib/...", "internal/version", "web"}, false, "the API reads snapshots and sends commands"},

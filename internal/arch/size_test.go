@@ -42,6 +42,7 @@ var longFiles = map[string]string{
 
 // largePackages are packages over maxPackageLines.
 var largePackages = map[string]string{
+	"cmd/heddle":       "one file for each command; they share flags, terminal and messages, and no command uses another",
 	"route/transition": "the planners of one subject share the mixer of old and new tables; none is of use without it",
 	"sa":               "answers are one pure function over one snapshot, and the registries share its outputs; the wire formats are ib/sa",
 	"sim":              "agents, links and switches of one device model change each other's state at each event; its shells are packages below it",

@@ -3,7 +3,6 @@ package maxmin
 import (
 	"fmt"
 	"math"
-	"slices"
 
 	"heddle/fabric"
 	"heddle/ib"
@@ -51,11 +50,13 @@ func (n *Net) in(h int32) int32  { return n.out(h) + 1 }
 // Channels is the number of channels.
 func (n *Net) Channels() int { return len(n.capacity) }
 
-// Name names a channel by its two ends: the switch and port or the host that
-// sends, and where it leads.
-func (n *Net) Ends(c int32, f *fabric.Fabric) (from, to fabric.Ref) {
+// Capacity is the data rate of a channel in Gb/s.
+func (n *Net) Capacity(c int32) float64 { return n.capacity[c] }
+
+// Ends are the ports at which a channel begins and ends. f is the fabric, sw its
+// SwitchNodes.
+func (n *Net) Ends(c int32, f *fabric.Fabric, sw []int32) (from, to fabric.Ref) {
 	if int(c) < len(n.g.Channels) {
-		sw := f.SwitchNodes()
 		ch := &n.g.Channels[c]
 		return fabric.Ref{Node: sw[ch.From], Port: ch.OutPort}, fabric.Ref{Node: sw[ch.To], Port: ch.InPort}
 	}
@@ -98,17 +99,21 @@ type builder struct {
 	t     *route.Tables
 	p     Problem
 	flows []Flow
-	mark  []float64 // by channel: weight in the flow under construction
-	list  []int32   // channels of it
-	ws    []float64
+	paths [][]path // by switch and host, nil: not asked for yet
+	slab  []int32  // their channels
+
+	// The flow under construction.
+	mark    []float64 // by channel: weight
+	list    []int32   // its channels
+	ws      []float64
+	arrived float64 // share of the packets
 }
 
 // Rates finds the rates of demands that are all active at once, each stream
 // offering load times its rate. Tables must have multicast trees for broadcasts:
 // the group of demand i is groups[i]. Steps and messages do not count: see Step.
 func (n *Net) Rates(t *route.Tables, load float64, groups []ib.LID, demands ...*traffic.Demand) (*Result, error) {
-	b := &builder{n: n, t: t, mark: make([]float64, len(n.capacity))}
-	b.p.Capacity = n.capacity
+	b := n.builder(t)
 	for i, d := range demands {
 		for k := range d.Streams {
 			s := &d.Streams[k]
@@ -131,16 +136,20 @@ func (n *Net) Rates(t *route.Tables, load float64, groups []ib.LID, demands ...*
 // Pairs finds the rates of one flow for each pair, each as fast as it can be:
 // the step of a collective operation.
 func (n *Net) Pairs(t *route.Tables, pairs [][2]int32) *Result {
-	b := &builder{n: n, t: t, mark: make([]float64, len(n.capacity))}
-	b.p.Capacity = n.capacity
+	b := n.builder(t)
 	for _, p := range pairs {
-		f := Flow{Src: p[0], Dst: p[1], Dests: 1, Offered: n.hosts[p[0]].Gbps}
-		if !n.gone[p[0]] && b.route(p[0], p[1], 1) {
-			f.Arrives = 1
+		if !n.gone[p[0]] {
+			b.route(p[0], p[1], 1)
 		}
-		b.add(f)
+		b.add(Flow{Src: p[0], Dst: p[1], Dests: 1, Offered: n.hosts[p[0]].Gbps, Arrives: b.arrived})
 	}
 	return b.solve()
+}
+
+func (n *Net) builder(t *route.Tables) *builder {
+	b := &builder{n: n, t: t, mark: make([]float64, len(n.capacity)), paths: make([][]path, len(n.g.Switches))}
+	b.p.Capacity = n.capacity
+	return b
 }
 
 // missing counts a stream whose host has no link.
@@ -155,69 +164,64 @@ func (b *builder) stream(i int, d *traffic.Demand, s *traffic.Stream, load float
 		rate = 1
 	}
 	rate *= b.n.hosts[s.Src].Gbps
-	share := map[int32]float64{} // by lane: the share of the packets
-	each := 0.0
-	if k := len(s.Among) - 1; k > 0 {
-		each = (1 - max(s.Share, 0)) / float64(k)
-		if s.To < 0 {
-			each = 1 / float64(k)
+	if d.Spec.Queue == traffic.QueueDestination {
+		for dst, x := range shares(s) {
+			b.route(s.Src, dst, 1)
+			b.add(Flow{Demand: i, Src: s.Src, Dst: dst, Dests: 1, Offered: rate * x, Arrives: b.arrived})
 		}
+		return
 	}
-	dests := func(yield func(dst int32, share float64)) {
+	var share [16]float64 // by lane: of the packets
+	var lanes uint16
+	for dst, x := range shares(s) {
+		l := b.queue(d.Spec, s.Src, dst)
+		share[l] += x
+		lanes |= 1 << l
+	}
+	for l := range uint8(16) {
+		if lanes>>l&1 == 0 {
+			continue
+		}
+		f := Flow{Demand: i, Src: s.Src, Offered: rate * share[l]}
+		for dst, x := range shares(s) {
+			if lanes != 1<<l && b.queue(d.Spec, s.Src, dst) != l {
+				continue
+			}
+			f.Dst = dst
+			f.Dests++
+			b.route(s.Src, dst, x/share[l])
+		}
+		f.Arrives = b.arrived
+		b.finish(f)
+	}
+}
+
+// shares yields the destinations of a stream with their shares of its packets.
+func shares(s *traffic.Stream) func(yield func(dst int32, share float64) bool) {
+	return func(yield func(dst int32, share float64) bool) {
+		if len(s.Among) == 0 {
+			yield(s.To, 1)
+			return
+		}
+		each := (1 - s.Share) / float64(len(s.Among)-1)
 		for _, h := range s.Among {
 			x := each
 			if h == s.To {
 				x += s.Share
 			}
-			if h != s.Src {
-				yield(h, x)
+			if h != s.Src && !yield(h, x) {
+				return
 			}
 		}
-		if s.To >= 0 && len(s.Among) == 0 {
-			yield(s.To, 1)
-		}
 	}
-	class := func(dst int32) int32 { // of packets that share a queue
-		switch d.Spec.Queue {
-		case traffic.QueueDestination:
-			return dst
-		case traffic.QueueLane:
-			return b.lane(d.Spec, s.Src, dst)
-		}
+}
+
+// queue is the queue of a host for packets to dst: a lane, or 0.
+func (b *builder) queue(spec *traffic.Spec, src, dst int32) uint8 {
+	if spec.Queue != traffic.QueueLane {
 		return 0
 	}
-	order := []int32(nil)
-	dests(func(dst int32, x float64) {
-		c := class(dst)
-		if _, ok := share[c]; !ok {
-			order = append(order, c)
-		}
-		share[c] += x
-	})
-	slices.Sort(order)
-	if len(order) == 1 || d.Spec.Queue != traffic.QueueDestination {
-		for _, c := range order {
-			f := Flow{Demand: i, Src: s.Src, Dst: -1, Offered: rate * share[c]}
-			dests(func(dst int32, x float64) {
-				if class(dst) == c {
-					f.Dst = dst
-					f.Dests++
-					if b.route(s.Src, dst, x/share[c]) {
-						f.Arrives += x / share[c]
-					}
-				}
-			})
-			b.finish(f)
-		}
-		return
-	}
-	dests(func(dst int32, x float64) {
-		f := Flow{Demand: i, Src: s.Src, Dst: dst, Dests: 1, Offered: rate * x}
-		if b.route(s.Src, dst, 1) {
-			f.Arrives = 1
-		}
-		b.add(f)
-	})
+	return b.lane(spec, src, dst)
 }
 
 // finish adds a flow to one or more destinations.
@@ -232,38 +236,66 @@ func (b *builder) finish(f Flow) {
 }
 
 // lane is the lane on which packets leave a host.
-func (b *builder) lane(spec *traffic.Spec, src, dst int32) int32 {
+func (b *builder) lane(spec *traffic.Spec, src, dst int32) uint8 {
 	sl := ib.SL(max(spec.SL, 0))
 	if spec.SL < 0 {
 		sl = b.t.PathSL(b.n.hosts[src].Switch, b.n.hosts[dst].LID)
 	}
-	return int32(uint8(sl) % b.n.lanes)
+	return uint8(sl) % b.n.lanes
 }
 
-// route marks the path of a share of the packets of the flow under construction.
-// It reports whether they arrive; if not, the way up to where they are lost is
-// marked.
-func (b *builder) route(src, dst int32, share float64) bool {
+// route marks the path of a share of the packets of the flow under construction,
+// up to where they arrive or are lost.
+func (b *builder) route(src, dst int32, share float64) {
 	n := b.n
 	b.use(n.out(src), share)
-	to, at := &n.hosts[dst], n.hosts[src].Switch
+	p := b.path(n.hosts[src].Switch, dst)
+	for _, c := range p.channels {
+		b.use(c, share)
+	}
+	if p.arrives {
+		b.arrived += share
+	}
+}
+
+// path is the way from a switch to a host; it ends where packets are lost.
+type path struct {
+	channels []int32
+	arrives  bool
+}
+
+// path finds a path, and remembers it: all hosts of a switch use the same ones.
+func (b *builder) path(from, dst int32) path {
+	n := b.n
+	if b.paths[from] == nil {
+		b.paths[from] = make([]path, len(n.hosts))
+	}
+	if p := b.paths[from][dst]; p.channels != nil {
+		return p
+	}
+	to, at, begin := &n.hosts[dst], from, len(b.slab)
+	arrives := false
 	for range len(n.g.Switches) + 1 {
 		out := b.t.Entry(at, to.LID)
 		if out == route.Drop || out == 0 || int(out) >= len(n.g.PortChannel[at]) {
-			return false
+			break
 		}
 		c := n.g.PortChannel[at][out]
 		if c < 0 {
-			if at != to.Switch || n.gone[dst] || n.g.EndPorts[n.g.LIDOwner[to.LID]].Port != out {
-				return false
+			if arrives = at == to.Switch && !n.gone[dst] && n.g.EndPorts[n.g.LIDOwner[to.LID]].Port == out; arrives {
+				b.slab = append(b.slab, n.in(dst))
 			}
-			b.use(n.in(dst), share)
-			return true
+			break
 		}
-		b.use(c, share)
+		b.slab = append(b.slab, c)
 		at = n.g.Channels[c].To
 	}
-	return false // a loop
+	p := path{b.slab[begin:len(b.slab):len(b.slab)], arrives}
+	if p.channels == nil {
+		p.channels = []int32{}
+	}
+	b.paths[from][dst] = p
+	return p
 }
 
 func (b *builder) use(c int32, share float64) {
@@ -362,7 +394,7 @@ func (b *builder) add(f Flow) {
 		demand = 0
 	}
 	b.p.Add(demand, b.list, b.ws)
-	b.list = b.list[:0]
+	b.list, b.arrived = b.list[:0], 0
 	b.flows = append(b.flows, f)
 }
 

@@ -1,0 +1,268 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"heddle/settings"
+	"heddle/traffic"
+	"heddle/traffic/study"
+)
+
+// trafficFlags are the flags of 'heddle traffic'.
+type trafficFlags struct {
+	netlist        netlistFlags
+	engine         engineFlags
+	engines        []string
+	patterns, cuts []string
+	loads          []string
+	vls, seeds     int
+	workers        int
+	seed           uint64
+	time           time.Duration
+	flow, cutEach  bool
+	asJSON         bool
+	out            string
+}
+
+func newTraffic() *cobra.Command {
+	f := trafficFlags{engine: engineFlags{settings.New()}}
+	c := &cobra.Command{
+		Use:     "traffic --netlist FILE --pattern SPEC",
+		GroupID: "offline",
+		Short:   "Show what traffic gets on the routes of engines, and what the loss of a cable costs",
+		Long: `Computes routes of a netlist with one or more engines, sends traffic over them,
+and shows side by side what it gets: accepted and offered rates, fairness, the
+worst flow and the hottest cables.
+
+With --cut a cable is lost and the engine repairs its routes; with --cut-each
+every cable is lost in turn, and they are ranked by what their loss costs.
+
+With --flow the answer are max-min fair shares, in milliseconds. They are blind
+to head-of-line blocking, latency and lanes in the network; see docs/traffic.md.
+
+A pattern is NAME[:ARGUMENT...][,KEY=VALUE...]. Several run at the same time.
+` + patternUsage(),
+		Example: `  heddle topo gen fattree 648 | heddle traffic --netlist - --engine ftree,minhop --pattern permutation --flow
+  heddle traffic --netlist fabric.net --engine ftree --pattern shift:1 --cut spine-2:7 --flow
+  heddle traffic --netlist fabric.net --pattern permutation --seeds 4 --cut-each --flow --out results
+  heddle traffic --netlist fabric.net --pattern 'hot:5%:9,queue=host' --pattern 'pair:a>b,rate=10%' --flow`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
+	}
+	f.netlist.register(c.Flags())
+	c.Flags().StringSliceVar(&f.engines, "engine", []string{"auto"}, "`ENGINE[,...]` to compare: auto (the first of the default chain that verifies), "+strings.Join(settings.EngineNames(), ", "))
+	var inputs []*settings.Setting
+	for _, s := range settings.Of("route") {
+		if s.Name != "engine" {
+			inputs = append(inputs, s)
+		}
+	}
+	registerSettings(c.Flags(), f.engine.Values, inputs)
+	c.Flags().StringArrayVar(&f.patterns, "pattern", nil, "`SPEC` of a pattern; may be repeated, all run at the same time")
+	c.Flags().StringSliceVar(&f.loads, "load", []string{"1"}, "`SHARE[,...]` of what patterns offer, above 0 and at most 1: each is asked")
+	c.Flags().IntVar(&f.vls, "vls", 8, "data lanes that every link has, `1-15`")
+	c.Flags().IntVar(&f.seeds, "seeds", 1, "`N` seeds; results are their means")
+	c.Flags().Uint64Var(&f.seed, "seed", 1, "first `SEED`, of patterns and of engines that use random numbers")
+	c.Flags().DurationVar(&f.time, "time", time.Millisecond, "`TIME` for which traffic runs")
+	c.Flags().StringArrayVar(&f.cuts, "cut", nil, "lose the cable at `NODE:PORT`, by description, netlist ID or node GUID; may be repeated, all are lost together")
+	c.Flags().BoolVar(&f.cutEach, "cut-each", false, "lose each cable in turn, and rank all by what their loss costs")
+	c.Flags().BoolVar(&f.flow, "flow", false, "answer by max-min fair shares, in milliseconds")
+	c.Flags().IntVar(&f.workers, "workers", 0, "`CORES` to use; 0 = all. The result is the same for any number")
+	c.Flags().BoolVar(&f.asJSON, "json", false, "print JSON")
+	c.Flags().StringVar(&f.out, "out", "", "`DIR` for an HTML page with plots that needs nothing else, and JSON")
+	return c
+}
+
+// patternUsage lists the patterns and their keys for the help.
+func patternUsage() string {
+	var b strings.Builder
+	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	for _, u := range traffic.Usage() {
+		fmt.Fprintf(t, "  %s\t%s\n", u[0], u[1])
+	}
+	t.Flush()
+	b.WriteString("\nKeys:\n")
+	for _, u := range traffic.OptionUsage() {
+		fmt.Fprintf(t, "  %s\t%s\n", u[0], u[1])
+	}
+	t.Flush()
+	return b.String()
+}
+
+func (f *trafficFlags) run(cmd *cobra.Command) error {
+	q, err := f.question(cmd.InOrStdin())
+	if err != nil {
+		return err
+	}
+	tty := newTerminal(cmd)
+	var progress study.Progress
+	if tty.shows {
+		progress = func(what string, done, all int) { tty.show(studyLine(what, done, all)) }
+	}
+	a, err := q.Answer(cmd.Context(), progress)
+	tty.clear()
+	if err != nil {
+		return err
+	}
+	if f.out != "" {
+		if err := writePages(f.out, a); err != nil {
+			return err
+		}
+	}
+	if f.asJSON {
+		err = printJSON(cmd.OutOrStdout(), a)
+	} else {
+		err = a.Text(cmd.OutOrStdout())
+	}
+	if err == nil && a.Interrupted {
+		return fmt.Errorf("interrupted; the output has what was done by then")
+	}
+	return err
+}
+
+func studyLine(what string, done, all int) string {
+	if all == 0 {
+		return what
+	}
+	return fmt.Sprintf("%s: %d of %d", what, done, all)
+}
+
+// question reads all input, and refuses what has no answer.
+func (f *trafficFlags) question(stdin io.Reader) (*study.Question, error) {
+	if len(f.patterns) == 0 {
+		return nil, usagef("missing pattern; give --pattern SPEC (patterns: %s)", strings.Join(traffic.Names(), ", "))
+	}
+	if f.workers < 0 {
+		return nil, usagef("--workers %d: want 0 or more", f.workers)
+	}
+	if f.workers == 0 {
+		f.workers = runtime.GOMAXPROCS(0)
+	}
+	q := &study.Question{
+		Name: f.netlist.netlist, VLs: f.vls, Seeds: f.seeds, First: f.seed, Time: f.time, CutEach: f.cutEach, Flow: f.flow,
+	}
+	if q.Name == "-" {
+		q.Name = "standard input"
+	}
+	for _, text := range f.loads {
+		v, err := strconv.ParseFloat(text, 64)
+		if err != nil {
+			return nil, usagef("--load %q: want a number above 0 and at most 1", text)
+		}
+		q.Loads = append(q.Loads, v)
+	}
+	for _, text := range f.patterns {
+		s, err := traffic.Parse(text)
+		if err != nil {
+			return nil, refused(err)
+		}
+		q.Specs = append(q.Specs, s)
+	}
+	var err error
+	if q.Fabric, _, err = f.netlist.read(stdin); err != nil {
+		return nil, err
+	}
+	if err := f.chooseEngines(q); err != nil {
+		return nil, err
+	}
+	for _, text := range f.cuts {
+		r, err := study.FindPort(q.Fabric, text)
+		if err != nil {
+			return nil, refused(err)
+		}
+		q.Cuts = append(q.Cuts, r)
+	}
+	if err := f.readTraces(q); err != nil {
+		return nil, err
+	}
+	if err := q.Check(); err != nil {
+		return nil, refused(err)
+	}
+	return q, nil
+}
+
+// refused is an input that has no answer: exit status 2.
+func refused(err error) error {
+	text := err.Error()
+	for _, p := range []string{"study: ", "traffic: "} {
+		text = strings.TrimPrefix(text, p)
+	}
+	if e := (*study.Error)(nil); asError(err, &e) && e.What != "netlist" {
+		text = "--" + text
+	}
+	return &exitError{2, fmt.Errorf("%s", text)}
+}
+
+// chooseEngines sets the engines and their options. Unlike in other commands, a
+// list of engines is no chain.
+func (f *trafficFlags) chooseEngines(q *study.Question) error {
+	for _, name := range f.engines {
+		if err := f.engine.Set("engine", name, "--engine"); err != nil {
+			return usagef("%w", err)
+		}
+		list, _, err := f.engine.chain()
+		if err != nil {
+			return err
+		}
+		for _, c := range q.Choices {
+			if c.Name == name {
+				return usagef("--engine: %q is named twice", name)
+			}
+		}
+		q.Choices = append(q.Choices, study.Choice{Name: name, Engines: list})
+	}
+	o, err := f.engine.options()
+	if err != nil {
+		return err
+	}
+	o.Workers, o.Seed, o.MaxVLs = f.workers, f.seed, f.vls
+	q.Options = o
+	return nil
+}
+
+// readTraces reads the files of trace patterns.
+func (f *trafficFlags) readTraces(q *study.Question) error {
+	q.Traces = make([][]traffic.Message, len(q.Specs))
+	for i, s := range q.Specs {
+		if s.Kind != traffic.Trace {
+			continue
+		}
+		hosts, err := q.Prepare()
+		if err != nil {
+			return refused(err)
+		}
+		q.Traces[i], err = readInput("--pattern "+s.Kind.String(), s.File, func(r io.Reader) ([]traffic.Message, error) {
+			return traffic.ReadTrace(r, hosts)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// writePages writes the page and the JSON of an answer.
+func writePages(dir string, a *study.Answer) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return usagef("--out: %w", err)
+	}
+	for name, write := range map[string]func(io.Writer) error{
+		"traffic.html": a.HTML,
+		"traffic.json": func(w io.Writer) error { return printJSON(w, a) },
+	} {
+		if err := writeFile(filepath.Join(dir, name), write); err != nil {
+			return fmt.Errorf("--out: %w", err)
+		}
+	}
+	return nil
+}

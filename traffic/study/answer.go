@@ -1,0 +1,169 @@
+package study
+
+import (
+	"cmp"
+	"slices"
+
+	"heddle/traffic"
+)
+
+// Answer is the JSON contract of `heddle traffic`.
+type Answer struct {
+	Fabric      string    `json:"fabric"`
+	Switches    int       `json:"switches"`
+	Hosts       int       `json:"hosts"`
+	Cables      int       `json:"cables"`
+	Mode        string    `json:"mode"`  // "flow" or "packets"
+	Model       []string  `json:"model"` // what the numbers mean, in sentences
+	Patterns    []Pattern `json:"patterns"`
+	Seeds       int       `json:"seeds"`
+	FirstSeed   uint64    `json:"first_seed"`
+	Lanes       int       `json:"lanes"` // of every link
+	TimeUS      float64   `json:"time_us"`
+	Engines     []*Engine `json:"engines"`
+	Interrupted bool      `json:"interrupted"`
+}
+
+// Pattern describes a pattern with its source model.
+type Pattern struct {
+	Text    string `json:"text"`
+	Meaning string `json:"meaning"`
+	Source  string `json:"source"`
+	Queue   string `json:"queue"`
+	Rate    string `json:"rate"`
+}
+
+// Engine is the answer for one engine.
+type Engine struct {
+	Name       string   `json:"engine"`
+	PassedOver []string `json:"passed_over,omitempty"`
+	Refused    string   `json:"refused,omitempty"` // why it has no tables
+	// Problem is what the proof says against the tables: "".
+	Problem      string   `json:"problem,omitempty"`
+	Note         string   `json:"note,omitempty"`
+	Unreachable  int64    `json:"unreachable_pairs"`
+	CreditCycles int      `json:"credit_cycles"`
+	Lanes        int      `json:"lanes"`
+	Points       []*Point `json:"points"` // by load
+	Hottest      []Use    `json:"hottest"`
+	Cut          *Cut     `json:"cut,omitempty"`
+	// Costs are those of the loss of each cable, the dearest first; Cables is how
+	// many cables there are.
+	Costs      []Cost   `json:"costs,omitempty"`
+	Cables     int      `json:"cables,omitempty"`
+	Unanswered []string `json:"unanswered,omitempty"` // cables without an answer, and why
+
+	heat   []cableHeat
+	series *series
+}
+
+// Point is what traffic gets at a load: means over the seeds. Rates are shares of
+// the links of the hosts that send.
+type Point struct {
+	Load     float64 `json:"load"`
+	Seeds    int     `json:"seeds"` // how many were asked
+	Offered  float64 `json:"offered"`
+	Accepted float64 `json:"accepted"`
+	// Least and Most are Accepted of the worst and the best seed.
+	Least float64 `json:"accepted_least"`
+	Most  float64 `json:"accepted_most"`
+	Gbps  float64 `json:"accepted_gbps"` // of all hosts together
+	// Worst is the flow that gets the smallest share of what it offers, over all
+	// seeds.
+	Worst     float64 `json:"worst_share"`
+	WorstFlow string  `json:"worst_flow"`
+	Jain      float64 `json:"jain"` // of accepted over offered, by flow
+	// Lost is the share of what is sent that has no route.
+	Lost float64 `json:"lost"`
+	// Seconds is how long a collective takes, Ideal if every link were free.
+	Seconds float64 `json:"collective_seconds,omitempty"`
+	Ideal   float64 `json:"collective_ideal_seconds,omitempty"`
+
+	Packets *PacketPoint `json:"packets,omitempty"`
+}
+
+// cost is what a loss costs: the share of what was accepted that is gone, or the
+// share by which a collective takes longer.
+func (p *Point) cost(after *Point) float64 {
+	if p.Seconds > 0 && after.Lost > p.Lost {
+		return 1 // it does not end
+	}
+	if p.Seconds > 0 {
+		return after.Seconds/p.Seconds - 1
+	}
+	if p.Gbps == 0 {
+		return 0
+	}
+	return 1 - after.Gbps/p.Gbps
+}
+
+// Use is how much a channel, one direction of a cable, carries.
+type Use struct {
+	From string `json:"from"` // NODE:PORT
+	To   string `json:"to"`
+	// Used is the share of its rate that is used, Asked what its flows offer
+	// together, as a share of its rate.
+	Used  float64 `json:"used"`
+	Asked float64 `json:"asked,omitempty"`
+	// Wait is the share of the time in which a packet waited and none was sent.
+	Wait  float64   `json:"wait,omitempty"`
+	Lanes []float64 `json:"lanes,omitempty"` // packets' shares by lane
+}
+
+// Cut is the answer after the loss of cables.
+type Cut struct {
+	Cables       []string `json:"cables"`
+	How          string   `json:"how"`                // how the tables were repaired
+	Refused      string   `json:"refused,omitempty"`  // why there are none
+	Problem      string   `json:"problem,omitempty"`  // what the proof says against them
+	Disconnected int64    `json:"disconnected_pairs"` // that no cable connects any more
+	Points       []*Point `json:"points"`
+	Hottest      []Use    `json:"hottest"`
+}
+
+// Cost is what the loss of a cable costs, once routes are repaired.
+type Cost struct {
+	Cable string `json:"cable"`
+	Host  bool   `json:"host"` // it leads to a host
+	// Cost is the share of the accepted traffic that is lost, or by which a
+	// collective takes longer. It is negative if other routes suit the pattern
+	// better.
+	Cost     float64 `json:"cost"`
+	Accepted float64 `json:"accepted"`
+	Worst    float64 `json:"worst_share"`
+	Lost     float64 `json:"lost"`
+	Seconds  float64 `json:"collective_seconds,omitempty"`
+}
+
+// sortCosts orders by cost, then by the worst flow.
+func sortCosts(list []Cost) {
+	slices.SortStableFunc(list, func(a, b Cost) int {
+		return cmp.Or(cmp.Compare(b.Cost, a.Cost), cmp.Compare(a.Worst, b.Worst))
+	})
+}
+
+func (q *Question) newAnswer() *Answer {
+	a := &Answer{
+		Fabric: q.Name, Switches: len(q.graph.Switches), Hosts: len(q.hosts), Seeds: q.Seeds, FirstSeed: q.First, Lanes: q.VLs,
+		Mode: "packets", TimeUS: float64(q.Time.Nanoseconds()) / 1000,
+	}
+	for range q.Fabric.Links {
+		a.Cables++
+	}
+	if q.Flow {
+		a.Mode = "flow"
+	}
+	a.Model = q.model()
+	usage := map[traffic.Kind]string{}
+	for i, u := range traffic.Usage() {
+		usage[traffic.Kind(i)] = u[1]
+	}
+	for _, s := range q.Specs {
+		p := Pattern{Text: s.Text, Meaning: usage[s.Kind], Source: s.Arrival.String(), Queue: s.Queue.Text(), Rate: s.Rate.String()}
+		if s.Kind.Collective() || s.Kind == traffic.Trace {
+			p.Source, p.Rate = "messages", "as fast as the links permit"
+		}
+		a.Patterns = append(a.Patterns, p)
+	}
+	return a
+}

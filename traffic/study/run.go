@@ -1,0 +1,220 @@
+package study
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"sync"
+
+	"heddle/route"
+	"heddle/traffic/maxmin"
+)
+
+// runner answers for one engine.
+type runner struct {
+	q        *Question
+	ctx      context.Context
+	progress Progress
+	what     string
+}
+
+// all calls fn for 0 to n-1 on the workers, unless the context ends, and reports
+// progress.
+func (r *runner) all(what string, n int, fn func(i int)) {
+	var mu sync.Mutex
+	done := 0
+	r.progress(what, 0, n)
+	route.ForEach(max(r.q.Options.Workers, 1), n, func(_, i int) {
+		if r.ctx.Err() != nil {
+			return
+		}
+		fn(i)
+		mu.Lock()
+		defer mu.Unlock()
+		done++
+		r.progress(what, done, n)
+	})
+}
+
+// flowRate is what a flow gets: means over the run in Gb/s.
+type flowRate struct {
+	demand, src, dst, dests int32
+	offered, accepted       float64
+	lost                    float64 // share of its packets without a route
+}
+
+// outcome is the result of one seed.
+type outcome struct {
+	flows []flowRate
+	// By channel of maxmin.Net: Gb/s that flow and that are asked for, and the share
+	// of time in which a packet waited.
+	used, asked, wait []float64
+	net               *maxmin.Net
+	seconds, ideal    float64 // of a collective
+	series            *series
+	packets           *packetOutcome
+}
+
+// points answers for all loads and seeds.
+func (r *runner) points(s *state, e *Engine) error {
+	q := r.q
+	net := maxmin.Fabric(q.Fabric, s.g, q.hosts)
+	for at, load := range q.Loads {
+		outs := make([]*outcome, q.Seeds)
+		errs := make([]error, q.Seeds)
+		what := r.what
+		if len(q.Loads) > 1 {
+			what = fmt.Sprintf("%s, load %g", what, load)
+		}
+		r.all(what, q.Seeds, func(i int) {
+			outs[i], errs[i] = q.one(r.ctx, s, net, load, q.First+uint64(i))
+		})
+		for _, err := range errs {
+			if err != nil {
+				return err
+			}
+		}
+		outs = slices.DeleteFunc(outs, func(o *outcome) bool { return o == nil })
+		if len(outs) == 0 {
+			return nil // interrupted
+		}
+		e.Points = append(e.Points, q.summary(load, outs))
+		if at == len(q.Loads)-1 {
+			q.heat(e, outs)
+			e.series = outs[0].series
+		}
+	}
+	return nil
+}
+
+// ask answers for one load with all seeds, one after the other; nil: interrupted.
+func (q *Question) ask(ctx context.Context, s *state, load float64) (*Point, error) {
+	net := maxmin.Fabric(q.Fabric, s.g, q.hosts)
+	var outs []*outcome
+	for i := range q.Seeds {
+		if ctx.Err() != nil {
+			return nil, nil
+		}
+		o, err := q.one(ctx, s, net, load, q.First+uint64(i))
+		if err != nil || o == nil {
+			return nil, err
+		}
+		outs = append(outs, o)
+	}
+	return q.summary(load, outs), nil
+}
+
+// one answers for one load and seed.
+func (q *Question) one(ctx context.Context, s *state, net *maxmin.Net, load float64, seed uint64) (*outcome, error) {
+	demands, err := q.demands(seed)
+	if err != nil {
+		return nil, err
+	}
+	if q.Flow {
+		return q.flowRates(s, net, demands, load)
+	}
+	return q.runPackets(ctx, s, net, demands, load, seed)
+}
+
+// summary is the mean over seeds.
+func (q *Question) summary(load float64, outs []*outcome) *Point {
+	p := &Point{Load: load, Seeds: len(outs), Worst: math.Inf(1), Least: math.Inf(1)}
+	k := float64(len(outs))
+	for _, o := range outs {
+		links, offered, accepted, lost := 0.0, 0.0, 0.0, 0.0
+		sum, squares, n := 0.0, 0.0, 0
+		sends := make([]bool, len(q.hosts))
+		for i := range o.flows {
+			f := &o.flows[i]
+			if !sends[f.src] {
+				sends[f.src] = true
+				links += q.hosts[f.src].Gbps
+			}
+			offered += f.offered
+			accepted += f.accepted
+			lost += f.offered * f.lost
+			if f.offered == 0 {
+				continue
+			}
+			x := min(f.accepted/f.offered, 1)
+			sum, squares, n = sum+x, squares+x*x, n+1
+			if x < p.Worst {
+				p.Worst, p.WorstFlow = x, q.flowName(f)
+			}
+		}
+		if links == 0 || n == 0 {
+			continue
+		}
+		p.Offered += offered / links / k
+		p.Accepted += accepted / links / k
+		p.Gbps += accepted / k
+		p.Lost += lost / offered / k
+		p.Least, p.Most = min(p.Least, accepted/links), max(p.Most, accepted/links)
+		if squares > 0 {
+			p.Jain += sum * sum / (float64(n) * squares) / k
+		}
+		p.Seconds += o.seconds / k
+		p.Ideal += o.ideal / k
+	}
+	if math.IsInf(p.Worst, 1) {
+		p.Worst, p.Least = 0, 0
+	}
+	p.Packets = packetSummary(outs)
+	return p
+}
+
+func (q *Question) flowName(f *flowRate) string {
+	to := "a group"
+	switch {
+	case f.dst >= 0:
+		to = q.hosts[f.dst].Name
+	case f.dests > 0:
+		to = fmt.Sprintf("%d hosts", f.dests)
+	}
+	return q.hosts[f.src].Name + " > " + to
+}
+
+// shownUses is how many of the hottest channels an answer lists.
+const shownUses = 10
+
+// cableHeat is the use of a port's sending side.
+type cableHeat struct {
+	node int32
+	port uint8
+	peer string
+	used float64
+}
+
+// heat finds the hottest channels, and the use of all ports.
+func (q *Question) heat(e *Engine, outs []*outcome) {
+	net := outs[0].net
+	n := net.Channels()
+	list := make([]Use, 0, n)
+	sums := [3][]float64{make([]float64, n), make([]float64, n), make([]float64, n)}
+	for _, o := range outs {
+		for i, from := range [][]float64{o.used, o.asked, o.wait} {
+			for c := range from {
+				sums[i][c] += from[c] / float64(len(outs))
+			}
+		}
+	}
+	sw := q.Fabric.SwitchNodes()
+	for c := range int32(n) {
+		from, to := net.Ends(c, q.Fabric, sw)
+		u := Use{From: q.name.port(from), To: q.name.port(to), Wait: sums[2][c]}
+		if g := net.Capacity(c); g > 0 {
+			u.Used, u.Asked = sums[0][c]/g, sums[1][c]/g
+		}
+		e.heat = append(e.heat, cableHeat{from.Node, from.Port, u.To, u.Used})
+		// A full cable from a host says that the host sends.
+		if (u.Used > 0 || u.Wait > 0) && q.Fabric.Nodes[from.Node].IsSwitch() {
+			list = append(list, u)
+		}
+	}
+	slices.SortStableFunc(list, func(a, b Use) int {
+		return cmp.Or(cmp.Compare(b.Asked, a.Asked), cmp.Compare(b.Wait, a.Wait), cmp.Compare(b.Used, a.Used))
+	})
+	e.Hottest = list[:min(len(list), shownUses)]
+}

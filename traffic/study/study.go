@@ -1,0 +1,290 @@
+// Package study answers what traffic gets on the routes of engines: on the whole
+// fabric, and after the loss of cables.
+//
+//	q := &study.Question{Fabric: f, Choices: …, Specs: …, Loads: []float64{1}, Seeds: 8}
+//	if err := q.Check(); err != nil { … } // before anything runs
+//	a, err := q.Answer(ctx, nil)
+//	a.Text(os.Stdout)
+//
+// A Question has two modes: max-min fair rates (package traffic/maxmin), in
+// milliseconds, and packets (package sim/dataplane). An Answer states the model,
+// so that numbers of one cannot be taken for those of the other. It is a function
+// of the Question: the seeds decide what is drawn, and the number of workers
+// changes nothing. If the context ends, it has what was done by then.
+package study
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"heddle/fabric"
+	"heddle/route"
+	"heddle/route/check"
+	"heddle/traffic"
+)
+
+// Choice is what a user calls an engine: one, or a chain of which the first is
+// taken whose tables verify.
+type Choice struct {
+	Name    string
+	Engines []route.Engine
+}
+
+// Question is what to find out.
+type Question struct {
+	Name    string // of the fabric, for people
+	Fabric  *fabric.Fabric
+	Choices []Choice
+	// Options of the engines; Workers are also those of Answer.
+	Options route.Options
+	VLs     int // data lanes of every link, 1–15
+
+	Specs  []*traffic.Spec
+	Traces [][]traffic.Message // by spec, nil: none
+	// Loads multiply the offered rates, each above 0 and at most 1, ascending.
+	Loads []float64
+	// Seeds is how many seeds are asked, First the first of them.
+	Seeds int
+	First uint64
+	Time  time.Duration // how long traffic runs
+
+	Cuts    []fabric.Ref // cables that are lost together
+	CutEach bool         // rank all cables by what their loss costs
+	Flow    bool         // max-min fair rates instead of packets
+	Packets PacketOptions
+
+	hosts []traffic.Host
+	graph *fabric.Graph
+	name  *namer
+}
+
+// Error is a Question without an answer: what is wrong, and what is possible.
+type Error struct {
+	What string // the setting: "load"
+	Text string
+}
+
+func (e *Error) Error() string { return "study: " + e.What + ": " + e.Text }
+
+func wrong(what, format string, a ...any) error { return &Error{what, fmt.Sprintf(format, a...)} }
+
+// Check prepares a question, and reports what is wrong with it.
+func (q *Question) Check() error {
+	if len(q.Choices) == 0 {
+		return wrong("engine", "none given")
+	}
+	if len(q.Specs) == 0 {
+		return wrong("pattern", "none given")
+	}
+	if len(q.Loads) == 0 {
+		return wrong("load", "none given")
+	}
+	for _, l := range q.Loads {
+		if !(l > 0 && l <= 1) {
+			return wrong("load", "%v; want a share of the hosts' links above 0 and at most 1", l)
+		}
+	}
+	slices.Sort(q.Loads)
+	q.Loads = slices.Compact(q.Loads)
+	if q.Seeds < 1 {
+		return wrong("seeds", "%d; want 1 or more", q.Seeds)
+	}
+	if q.Time <= 0 {
+		return wrong("time", "%v; want more than 0", q.Time)
+	}
+	if _, err := q.Prepare(); err != nil {
+		return err
+	}
+	for i := range q.hosts {
+		if h := &q.hosts[i]; h.Gbps == 0 {
+			return wrong("netlist", "the link of %q has no width and speed", h.Name)
+		}
+	}
+	if _, err := q.demands(q.First); err != nil {
+		return err
+	}
+	if err := q.checkTimes(); err != nil {
+		return err
+	}
+	if q.Flow {
+		return q.checkFlow()
+	}
+	return q.checkPackets()
+}
+
+// Prepare assigns LIDs and returns the hosts, which the messages of Traces are
+// between. Check calls it.
+func (q *Question) Prepare() ([]traffic.Host, error) {
+	if q.graph != nil {
+		return q.hosts, nil
+	}
+	if q.VLs < 1 || q.VLs > 15 {
+		return nil, wrong("vls", "%d; a link has 1 to 15 data lanes", q.VLs)
+	}
+	if err := fabric.AssignLIDs(q.Fabric, 1); err != nil {
+		return nil, err
+	}
+	g, err := q.Fabric.Graph(fabric.GraphOptions{VLs: uint8(q.VLs)})
+	if err != nil {
+		return nil, err
+	}
+	q.graph, q.hosts, q.name = g, traffic.Hosts(q.Fabric, g), newNamer(q.Fabric)
+	return q.hosts, nil
+}
+
+func (q *Question) checkTimes() error {
+	for _, s := range q.Specs {
+		if s.Start >= q.Time {
+			return wrong("pattern", "%q starts at %v, and the run ends at %v", s.Text, s.Start, q.Time)
+		}
+	}
+	return nil
+}
+
+// demands binds all patterns.
+func (q *Question) demands(seed uint64) (out []*traffic.Demand, err error) {
+	for i, s := range q.Specs {
+		var trace []traffic.Message
+		if i < len(q.Traces) {
+			trace = q.Traces[i]
+		}
+		// Two equal patterns draw differently.
+		d, err := s.Bind(q.hosts, seed+uint64(i)<<32, trace)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, d)
+	}
+	return out, nil
+}
+
+// Progress is called with what is done; calls do not overlap.
+type Progress func(what string, done, all int)
+
+// state is the fabric with tables: whole, or after a loss.
+type state struct {
+	g    *fabric.Graph
+	t    *route.Tables
+	cuts []fabric.Ref
+}
+
+// Answer computes the answer.
+func (q *Question) Answer(ctx context.Context, progress Progress) (*Answer, error) {
+	if progress == nil {
+		progress = func(string, int, int) {}
+	}
+	a := q.newAnswer()
+	for _, c := range q.Choices {
+		if ctx.Err() != nil {
+			break
+		}
+		progress("routes of "+c.Name, 0, 0)
+		e, s := q.route(c)
+		a.Engines = append(a.Engines, e)
+		if s == nil {
+			continue
+		}
+		r := &runner{q: q, ctx: ctx, progress: progress, what: e.Name}
+		if err := r.points(s, e); err != nil {
+			return nil, err
+		}
+		if len(q.Cuts) > 0 {
+			if err := r.cut(s, e); err != nil {
+				return nil, err
+			}
+		}
+		if q.CutEach {
+			if err := r.cutEach(s, e); err != nil {
+				return nil, err
+			}
+		}
+	}
+	a.Interrupted = ctx.Err() != nil
+	return a, nil
+}
+
+// route computes the tables of a choice: the first engine whose tables verify, or
+// the last one that has any.
+func (q *Question) route(c Choice) (*Engine, *state) {
+	out := &Engine{Name: c.Name}
+	var last *state
+	for _, e := range c.Engines {
+		t, err := e.Compute(q.graph, q.Options)
+		if err != nil {
+			out.PassedOver = append(out.PassedOver, route.Refusal(e.Name(), err))
+			continue
+		}
+		s := &state{g: q.graph, t: t}
+		r := check.Verify(q.graph, t, check.Options{Workers: q.Options.Workers})
+		out.Unreachable, out.CreditCycles, out.Lanes, out.Note = r.UnreachablePairs, r.CreditCycles, r.VLsUsed, t.Note
+		if len(c.Engines) > 1 {
+			out.Name = c.Name + " (" + e.Name() + ")"
+		}
+		last = s
+		if err = r.Err(); err == nil {
+			out.Problem = ""
+			break
+		}
+		out.Problem = err.Error()
+		if len(c.Engines) > 1 {
+			out.PassedOver = append(out.PassedOver, route.Refusal(e.Name(), err))
+		}
+	}
+	if last == nil {
+		out.Refused = strings.Join(out.PassedOver, "; ")
+		return out, nil
+	}
+	q.addGroups(last, nil)
+	return out, last
+}
+
+// namer names nodes and cables as users can give them: by description if no other
+// node has it, else by ID.
+type namer struct {
+	f     *fabric.Fabric
+	count map[string]int
+}
+
+func newNamer(f *fabric.Fabric) *namer {
+	n := &namer{f, map[string]int{}}
+	for i := range f.Nodes {
+		n.count[f.Nodes[i].Name()]++
+	}
+	return n
+}
+
+func (n *namer) node(i int32) string {
+	if nd := &n.f.Nodes[i]; n.count[nd.Name()] > 1 {
+		return nd.ID
+	}
+	return n.f.Nodes[i].Name()
+}
+
+// port is NODE:PORT, as --cut takes it.
+func (n *namer) port(r fabric.Ref) string { return fmt.Sprintf("%s:%d", n.node(r.Node), r.Port) }
+
+// FindPort returns the port that NODE:PORT names, by description, ID or GUID. The
+// port must have a cable.
+func FindPort(f *fabric.Fabric, text string) (fabric.Ref, error) {
+	return newNamer(f).find(text)
+}
+
+// cables lists one port of every cable, those between switches first.
+func (q *Question) cables() (list []fabric.Ref) {
+	for a := range q.Fabric.Links {
+		list = append(list, a)
+	}
+	inner := func(r fabric.Ref) int {
+		p := q.Fabric.Port(r).Peer
+		if q.Fabric.Nodes[r.Node].IsSwitch() && q.Fabric.Nodes[p.Node].IsSwitch() {
+			return 0
+		}
+		return 1
+	}
+	slices.SortStableFunc(list, func(a, b fabric.Ref) int { return cmp.Compare(inner(a), inner(b)) })
+	return list
+}
