@@ -73,6 +73,10 @@ vswitch-reconfiguration migrates VMs on fat trees of 324 to 11,664 hosts and boo
 subnet whose LIDs are all used: a few minutes. For it --sizes are numbers of hosts
 (2853: the full subnet) and --runs is how many VMs migrate on each.
 
+deadlock cuts a cable of the thesis' 3×2 mesh under traffic, by the published method
+and by Heddle's plans: packets move on the tables that the manager writes. --runs is
+how many times each line is run; a few minutes.
+
 sa-flood runs in real time instead: heddle, and OpenSM where it is installed, as
 processes on a simulated subnet of ten hosts. For it --runs is the number of
 rounds and --sizes the numbers of MIFs; each line is measured --repeats times.
@@ -81,6 +85,7 @@ Every report begins with the settings that are not the product's defaults.
 "published" is what the paper says in words or tables; what follows from its
 equations, or is computed here, is called so.`,
 		Example: `  heddle lab run change-assimilation
+  heddle lab run deadlock --runs 1 --out results
   heddle lab run sa-flood --sizes 5 --out results
   heddle lab run vswitch-reconfiguration --sizes 324,648 --out results
   heddle lab run change-assimilation --runs 1 --out results`,

@@ -111,7 +111,7 @@ var rules = []rule{
 	{"flood/figure", []string{"flood", "report", "mad"}, false, "measurements as text and figures"},
 	{"lab", []string{"shell", "sm", "sa", "vm", "subnet", "partition", "qos", "store", "route/...", "sim", "sim/dataplane", "mad", "fabric", "ib/..."}, false, "managers and simulator in one virtual time"},
 	{"report", nil, false, "a report is text and figures; it imports no manager"},
-	{"lab/experiment", []string{"lab", "report", "flood", "flood/figure", "sm", "sa", "vm", "subnet", "partition", "qos", "mad", "route/...", "sim", "fabric", "ib/..."}, false, "an experiment drives the lab and reports"},
+	{"lab/experiment", []string{"lab", "report", "flood", "flood/figure", "sm", "sa", "vm", "subnet", "partition", "qos", "mad", "route/...", "sim", "sim/dataplane", "fabric", "ib/..."}, false, "an experiment drives the lab and reports"},
 	{"cmd/heddle", []string{"..."}, false, "wiring may import everything"},
 	{"examples", []string{"sim", "mad", "route/...", "fabric", "ib/..."}, false, "examples for other programs: public packages, and the simulator"},
 	{"internal", []string{"..."}, false, "tools and test support"},

@@ -45,6 +45,7 @@ func All() []Experiment {
 	return []Experiment{
 		{"change-assimilation", "How long a subnet takes to assimilate a switch that comes or goes (2003)", ChangeAssimilation},
 		{"vswitch-reconfiguration", "What it costs that VMs migrate with their LIDs (2015)", VSwitchReconfiguration},
+		{"deadlock", "A ring that stands still, and what a transition plan does about it (2014)", Deadlock},
 		{"sa-flood", "What an SA bears: OpenSM and Heddle under more and more queries (2015)", SAFlood},
 	}
 }

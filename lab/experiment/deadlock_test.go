@@ -1,0 +1,92 @@
+package experiment
+
+import (
+	"bytes"
+	"os"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"heddle/report"
+)
+
+// mustHold fails for each claim that does not hold and is not expected not to, and
+// for each that was expected not to hold and does. An expectation is how a claim
+// begins.
+func mustHold(t *testing.T, r *report.Report, fails ...string) {
+	t.Helper()
+	seen := map[string]bool{}
+	for _, s := range r.Sections {
+		for _, row := range s.Table.Rows {
+			if len(row) != len(s.Table.Columns) {
+				t.Errorf("%s: %d columns, a row of %d", s.Title, len(s.Table.Columns), len(row))
+			}
+		}
+		for _, c := range s.Claim {
+			expected := true
+			for _, f := range fails {
+				if strings.HasPrefix(c.What, f) {
+					expected, seen[f] = false, true
+				}
+			}
+			if c.Holds != expected {
+				t.Errorf("%s: published %s; measured %s: holds %v", c.What, c.Published, c.Measured, c.Holds)
+			}
+		}
+	}
+	for _, f := range fails {
+		if !seen[f] {
+			t.Errorf("no claim begins with %q", f)
+		}
+	}
+	var b bytes.Buffer
+	if err := r.Text(&b); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestDeadlock: the ring stands still as published, and the detector says why. A
+// strict plan prevents it. The default policy does not, says so, and the report
+// says that it does not.
+func TestDeadlock(t *testing.T) {
+	r, err := deadlock(Options{Seed: 3, Runs: 1}, 10, 320*time.Millisecond)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mustHold(t, r, "strict, no host repaths, against the setting", "availability (the default), hosts repath in time", "availability, no host ever repaths")
+}
+
+// TestDeadlockFull is the experiment as the command runs it.
+func TestDeadlockFull(t *testing.T) {
+	if os.Getenv("HEDDLE_LONG") == "" {
+		t.Skip("minutes; HEDDLE_LONG=1 runs it")
+	}
+	r, err := Deadlock(Options{Seed: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	mustHold(t, r, "strict, no host repaths, against the setting", "availability (the default), hosts repath in time", "availability, no host ever repaths")
+}
+
+// TestStandStillSeeds: with pauses between packets every run stands still, after a
+// time that differs; a seed repeats it to the picosecond.
+func TestStandStillSeeds(t *testing.T) {
+	c := &stillCases[stillStuck]
+	var sum stillResult
+	for seed := range uint64(8) {
+		if err := c.run(seed, never, &sum); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if sum.stood != 8 || sum.bad != nil || sum.soonest == sum.lasted {
+		t.Errorf("%d of 8 runs stood still, after %v to %v; %v", sum.stood, sum.soonest, sum.lasted, sum.bad)
+	}
+	var again stillResult
+	if err := c.run(7, never, &again); err != nil {
+		t.Fatal(err)
+	}
+	if !reflect.DeepEqual(again.cycle, sum.cycle) {
+		t.Errorf("%v, then %v", sum.cycle, again.cycle)
+	}
+}
