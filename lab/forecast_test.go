@@ -68,13 +68,13 @@ func TestForecast(t *testing.T) {
 			w := cast.Repair
 			if got == nil {
 				if w.Broken != 0 {
-					t.Errorf("%s: foretold are %d broken pairs, and nothing is told", name, w.Broken)
+					t.Errorf("%s: predicted are %d broken pairs, and nothing is reported", name, w.Broken)
 				}
 				continue
 			}
 			compared++
 			if got.Broken != w.Broken || got.First != w.First || got.Late != w.Late || got.Mode != w.Mode || got.Stages != w.Stages || (got.Risk != nil) != (w.Risk != nil) {
-				t.Errorf("%s: foretold\n%v\ntold\n%v", name, &w, got)
+				t.Errorf("%s: predicted\n%v\nreported\n%v", name, &w, got)
 			}
 			reach := map[ib.LID]bool{}
 			for i := range m.Snap.Ports {

@@ -174,11 +174,11 @@ func TestPlanWritesNothing(t *testing.T) {
 	}
 	for _, a := range []ib.AttrID{smp.AttrLFT, smp.AttrSwitchInfo, smp.AttrPortInfo} {
 		if sent[a] != want[a] {
-			t.Errorf("%v: %d foretold, %d sent", a, want[a], sent[a])
+			t.Errorf("%v: %d predicted, %d sent", a, want[a], sent[a])
 		}
 	}
 	if len(first.LIDs) != m.Snap.Counts.EndPorts {
-		t.Errorf("%d LIDs foretold, %d given", len(first.LIDs), m.Snap.Counts.EndPorts)
+		t.Errorf("%d LIDs predicted, %d assigned", len(first.LIDs), m.Snap.Counts.EndPorts)
 	}
 	m.Stop()
 	if again := plan(); len(again.LIDs) != 0 || len(again.Blocks) != 0 {

@@ -145,7 +145,7 @@ func known(s *subnet.Snapshot) *subnet.Snapshot {
 	k.Ports = append([]subnet.Port(nil), s.Ports...)
 	for i := range k.Ports {
 		if k.Nodes[k.Ports[i].Node].Info.NodeType == ib.NodeSwitch {
-			k.Ports[i].Info.LocalPortNum = 0 // likewise
+			k.Ports[i].Info.LocalPortNum = 0 // the same
 		}
 	}
 	return &k

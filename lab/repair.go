@@ -18,7 +18,7 @@ import (
 )
 
 // RepairTrial is one seeded run of a manager on a fabric whose links and
-// switches fail for good: what the faults break, when the manager has repaired
+// switches fail permanently: what the faults break, when the manager has repaired
 // it, and what the manager breaks itself. Everything follows from the seed.
 type RepairTrial struct {
 	Seed   uint64

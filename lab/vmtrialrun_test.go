@@ -351,10 +351,10 @@ func (t *VMTrial) settle() error {
 	s.SetDrop(0)
 	s.SetDuplicate(0)
 	s.SetReorder(0)
-	t.mend(func(n *fabric.Node) bool { return !n.IsSwitch() || t.rng.IntN(2) == 0 })
+	t.restore(func(n *fabric.Node) bool { return !n.IsSwitch() || t.rng.IntN(2) == 0 })
 	t.c.Run(10 * time.Millisecond) // links train
 	if len(t.c.reachable(t.m)) < len(t.Fabric.Nodes) {
-		t.mend(func(*fabric.Node) bool { return true })
+		t.restore(func(*fabric.Node) bool { return true })
 	}
 	t.note("calm")
 	calm := s.Now()
@@ -387,8 +387,8 @@ func (t *VMTrial) settle() error {
 	return last
 }
 
-// mend has nodes up again, and cables of those that which says.
-func (t *VMTrial) mend(which func(n *fabric.Node) bool) {
+// restore restores all nodes, and the links of those that which selects.
+func (t *VMTrial) restore(which func(n *fabric.Node) bool) {
 	s := t.c.Sim
 	for i := range t.Fabric.Nodes {
 		n := &t.Fabric.Nodes[i]

@@ -135,7 +135,7 @@ func TestVPortHostile(t *testing.T) {
 			if sw := m.Status().Sweeps; sw != 1 {
 				t.Errorf("%d sweeps", sw)
 			}
-			// It is mended, and its node restarted.
+			// The defect is removed, and its node restarted.
 			m.OnReceive = nil
 			if err := cl.Sim.NodeUp(h); err != nil {
 				t.Fatal(err)

@@ -34,7 +34,7 @@ and how the tables would change and whether that is free of deadlock.
 It only reads: no Set is sent and IsSM is not claimed, so another manager may
 own the subnet meanwhile. It stops at a port that refuses its M_Key.
 
-With --fault it foretells what the manager would do if a link or a switch failed
+With --fault it predicts what the manager would do if a link or a switch failed
 once the wanted tables are installed: the pairs (switch with a host, LID of a host)
 that would break, how and in what time they would be connected, the drains,
 whether a transient cycle would be possible and through which channels, and the
@@ -98,7 +98,7 @@ func (f *planFlags) run(cmd *cobra.Command) error {
 	if plan == nil {
 		return fmt.Errorf("the discovery was interrupted; there is no plan")
 	}
-	forecast, err := foretell(plan, lost)
+	forecast, err := forecastOf(plan, lost)
 	if err != nil {
 		return err
 	}

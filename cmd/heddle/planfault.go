@@ -85,8 +85,8 @@ func (f *namedFault) find(s *subnet.Snapshot) (sm.Fault, error) {
 	return out, nil
 }
 
-// foretell computes the consequences of faults; nil if there are none.
-func foretell(p *sm.Plan, list []namedFault) (*sm.Forecast, error) {
+// forecastOf computes the consequences of faults; nil if there are none.
+func forecastOf(p *sm.Plan, list []namedFault) (*sm.Forecast, error) {
 	if len(list) == 0 {
 		return nil, nil
 	}

@@ -2,12 +2,19 @@ package arch
 
 import (
 	"go/ast"
+	"go/scanner"
 	"go/token"
+	"io/fs"
+	"maps"
+	"os"
 	"path"
+	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
+	"unicode"
 )
 
 // placementPackages decide, carry out, drive or show placements of addresses, which older versions
@@ -88,6 +95,69 @@ func firstWords(e ast.Expr) (string, bool) {
 			return s, err == nil && x.Kind == token.STRING
 		default:
 			return "", false
+		}
+	}
+}
+
+// plainWords are words that the glossary replaces, with what to write.
+var plainWords = map[string]string{
+	"for ever": "forever, or without end", "for good": "permanently", "likewise": "the same", "foretell": "predict",
+	"foretells": "predicts", "foretold": "predicted", "newcomer": "new node, new tree",
+}
+
+// TestPlainWords looks for them in comments, texts and documents.
+func TestPlainWords(t *testing.T) {
+	words := strings.Join(slices.Sorted(maps.Keys(plainWords)), "|")
+	pattern := regexp.MustCompile(`(?i)\b(` + strings.ReplaceAll(words, " ", `[\s/]+`) + `)\b`) // also over the end of a line
+	notLetter := func(r rune) bool { return !unicode.IsLetter(r) }
+	root := filepath.Join("..", "..")
+	err := filepath.WalkDir(root, func(p string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		base := filepath.Base(p)
+		switch {
+		case d.IsDir() && p != root && (strings.HasPrefix(base, ".") || base == "testdata" || base == "bin"):
+			return filepath.SkipDir
+		case d.IsDir() || base == "CHANGELOG.md" || base == "words_test.go":
+			return nil
+		}
+		var texts []string
+		switch filepath.Ext(p) {
+		case ".go":
+			texts, err = proseOf(p)
+		case ".md":
+			var b []byte
+			b, err = os.ReadFile(p)
+			texts = []string{string(b)}
+		}
+		for _, w := range pattern.FindAllString(strings.Join(texts, "\n"), -1) {
+			w = strings.ToLower(strings.Join(strings.FieldsFunc(w, notLetter), " "))
+			t.Errorf("%s: %q: write %s", p, w, plainWords[w])
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// proseOf are the comments and string literals of a Go file.
+func proseOf(name string) (texts []string, err error) {
+	src, err := os.ReadFile(name)
+	if err != nil {
+		return nil, err
+	}
+	fset := token.NewFileSet()
+	var s scanner.Scanner
+	s.Init(fset.AddFile(name, fset.Base(), len(src)), src, nil, scanner.ScanComments)
+	for {
+		_, tok, lit := s.Scan()
+		switch tok {
+		case token.EOF:
+			return texts, nil
+		case token.COMMENT, token.STRING:
+			texts = append(texts, lit)
 		}
 	}
 }

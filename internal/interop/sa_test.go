@@ -26,10 +26,10 @@ var saDiffers = map[string]map[string]string{
 	},
 	"PortInfoRecord dump": {
 		"PartEnforceInb":  "OpenSM enforces partitions at switch ports by default even where there is only one",
-		"PartEnforceOutb": "likewise",
+		"PartEnforceOutb": "as PartEnforceInb",
 	},
 	"SwitchInfoRecord dump": {
-		"MulticastFDBTop": "set by whom has written multicast tables",
+		"MulticastFDBTop": "set by the manager that wrote multicast tables",
 	},
 }
 

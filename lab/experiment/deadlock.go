@@ -240,7 +240,7 @@ type cutCase struct {
 	policy sm.Transition
 	limits uint8
 	learn  time.Duration // from the notice until hosts use new levels; 0: they never do
-	repath time.Duration // what the manager is told of that; 0: it may take for ever
+	repath time.Duration // the repath time of the manager's configuration; 0: without limit
 }
 
 const (

@@ -74,7 +74,7 @@ func (r *deadlockResults) stillSection() report.Section {
 	s := report.Section{
 		Title: "No change (Paper II, Figures 1 to 3)",
 		Text: "'At first' is from 0.1 to 0.5 ms, 'in the end' 10 ms after 20 ms; with limits three lifetimes. " +
-			"Sources that are always ready never bring the ring to a stand-still here: each output takes its two inputs strictly in turn, so through traffic always has half of a cable. A pause of one source gives its neighbor more than half, and buffers fill for good. " +
+			"Sources that are always ready never bring the ring to a stand-still here: each output takes its two inputs strictly in turn, so through traffic always has half of a cable. A pause of one source gives its neighbor more than half, and buffers fill permanently. " +
 			"That the ring can stand still is a matter of its tables; whether and when it does, one of turns and pauses.",
 		Table: report.Table{Columns: []string{"case", "lanes", "at first, Gb/s", "in the end, least", "most", "runs that stood still", "after, ms", "to", "discarded by limits"}},
 	}
@@ -139,7 +139,7 @@ func (r *deadlockResults) cutSection() report.Section {
 	s := report.Section{
 		Title: "The cable S2-S5 is cut",
 		Text: "'Whole tables': as OpenSM does, tables for the ring are written and nobody asks what hosts use; links go down meanwhile (policy static2003). 'Strict' and 'availability' are Heddle's policies; lifetimes are a thousandth of the product's there. " +
-			"'Hosts keep their levels': nobody tells them, and the manager knows that it may take for ever (repath-time 0), but for 'against the setting', where it is told that they repath in time and they do not. " +
+			"'Hosts keep their levels': they get no notification. The manager's setting says that they may never repath (repath-time 0), except in 'against the setting', where it says that they do in time, and they do not. " +
 			"'In the end' is the second half of the time looked at. 'Slowest' is the least rate of a flow that the cut does not touch, in any of its steps.",
 		Table: report.Table{Columns: []string{
 			"case", "plan", "before, Gb/s", "in the end, Gb/s", "% of before", "slowest, Gb/s", "runs that stood still", "announced in", "runs with pairs left broken", "lost for the cut", "no route", "by limits",

@@ -22,7 +22,7 @@ import (
 // What is counted are Sets of LinearForwardingTable that the simulated switches
 // carried out. Means over many more pairs of hosts than migrate on the wire are
 // computed from the tables that the switches hold, by the function that also
-// foretells each migration on the wire.
+// predicts each migration on the wire.
 func VSwitchReconfiguration(o Options) (*report.Report, error) {
 	sizes := o.Sizes
 	full := len(sizes) == 0
@@ -164,7 +164,7 @@ func (r *vswitchSize) on(k int, wo wireOptions) error {
 		}
 	}
 	for i, v := range w.vms {
-		told, err := w.foretold(v)
+		told, err := w.predicted(v)
 		if err != nil {
 			return err
 		}

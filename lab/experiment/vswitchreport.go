@@ -74,7 +74,7 @@ func migrationSection(results []*vswitchSize) report.Section {
 	s := report.Section{
 		Title: "SMPs of a migration",
 		Text: fmt.Sprintf("Each VM migrates alone, once, from the place at which it was created: first all balanced ones, then the minimal ones. 'Counted' is on the wire; 'computed' over %d random pairs of hosts, on the tables after boot and with the fewest SMPs "+
-			"that deliver. The proof asks some minimal migrations for more ('not the fewest'): each leaves a turn from down to up for good where the VM was, and turns of two places may close a credit cycle. "+
+			"that deliver. The proof asks some minimal migrations for more ('not the fewest'): each leaves a turn from down to up permanently where the VM was, and turns of two places may close a credit cycle. "+
 			"'Hypervisors' are the Sets at virtual functions, 'over' those of blocks that are written twice to keep an order; both count apart, as in the paper.", pairsComputed),
 		Table: report.Table{Columns: []string{
 			"hosts", "LIDs", "mode", "published min", "in a leaf", "pairs", "mean, counted", "mean, computed", "switches, computed",

@@ -371,8 +371,8 @@ func (w *wire) set(put []subnet.Placement) ([]subnet.PlacementReport, error) {
 	return reports, nil
 }
 
-// foretold is the paper's SMP count of a migration, for the installed tables.
-func (w *wire) foretold(v *wireVM) (move.Survey, error) {
+// predicted is the paper's SMP count of a migration, for the installed tables.
+func (w *wire) predicted(v *wireVM) (move.Survey, error) {
 	with, err := w.partner(v)
 	if err != nil {
 		return move.Survey{}, err

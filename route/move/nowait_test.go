@@ -123,7 +123,7 @@ func TestNoWait(t *testing.T) {
 	}
 	t.Logf("%d moves, %d would wait, %d at risk", moves, waits, risks)
 
-	// Without limits of lifetimes a cycle would be for good.
+	// Without limits of lifetimes a cycle would be permanent.
 	o := options
 	o.NoWait, o.HOQLife = true, 0
 	for _, seed := range need.Seeds(40, 100) {

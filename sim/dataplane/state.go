@@ -72,7 +72,7 @@ type outLane struct {
 	armedAt  Time  // when a credit event comes, Never: none
 	waitFrom Time  // since when a packet of the lane waits
 	waited   Time  // PortVLXmitWait
-	avail    int32 // blocks free, those that reads have not freed for good left out
+	avail    int32 // blocks free, without those that reads have not freed permanently
 	capacity int32
 	readHead int32 // reads at the far end whose blocks are not all back, by start
 	readTail int32

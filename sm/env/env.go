@@ -31,7 +31,7 @@ type Env struct {
 	WaitHandover bool // we are master, and a lower master is to hand over
 	Phase        notice.Phase
 	ActCount     uint32 // SMPs that we sent, as SMInfo has it
-	Errs         int    // failed items of the sweep that another sweep may mend
+	Errs         int    // failed items of the sweep that another sweep may repair
 	Sweeps       uint64 // sweeps that ended
 	FullSweeps   uint64
 

@@ -1,7 +1,7 @@
 // Package job computes what a subnet manager writes to the forwarding tables of its switches: it
 // routes, proves the tables (route/check), adds multicast trees (route/mcast) and plans the
 // transition from the installed tables (route/transition). A Job may also move LIDs without routing
-// anew (route/move), and a Plan foretells what a manager would do after a fault (Forecast).
+// anew (route/move), and a Plan predicts what a manager would do after a fault (Forecast).
 //
 // A Job is a pure function of its fields, which are immutable. The manager's shell runs it on a
 // bounded pool and returns its Result as an event; neither depends on when it runs or on how many

@@ -53,7 +53,7 @@ var (
 	ErrCutOff   = errors.New("job: the fault would cut the manager off from all switches, so it could repair nothing")
 )
 
-// Forecast foretells what happens if all faults come at once; their Kind, Node and Port
+// Forecast predicts what happens if all faults come at once; their Kind, Node and Port
 // count. A link is named by either end. It computes on up to workers goroutines, as a
 // routing job does.
 func (p *Plan) Forecast(faults []notice.Fault, workers int) (*Forecast, error) {
