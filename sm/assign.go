@@ -36,7 +36,7 @@ func (c *Core) assignRegion() (ops []store.Op, ok bool) {
 	added, ops, outcome := c.lids.AssignRegion(c.Fabric, c.discovery.Nodes(), c.lidRules())
 	switch outcome {
 	case lid.SmallerTable:
-		c.discovery.GiveUp("a switch with a smaller table came")
+		c.discovery.GiveUp("a switch with a smaller forwarding table joined")
 		return nil, false
 	case lid.NeedAll:
 		return c.assignAnew()
@@ -50,7 +50,7 @@ func (c *Core) assignRegion() (ops []store.Op, ok bool) {
 func (c *Core) assignAnew() ([]store.Op, bool) {
 	f := c.Fabric
 	if len(f.Problems) > 0 {
-		c.discovery.GiveUp("LIDs are needed, and something was wrong before")
+		c.discovery.GiveUp("LIDs are needed, and an earlier sweep had problems")
 		return nil, false
 	}
 	for i := range f.Ports {
@@ -60,7 +60,7 @@ func (c *Core) assignAnew() ([]store.Op, bool) {
 	ops := c.assignLIDs()
 	if len(f.Problems) > 0 || f.Excluded() != out {
 		c.Unsaved = append(c.Unsaved, ops...)
-		c.discovery.GiveUp("not every port could be given a LID")
+		c.discovery.GiveUp("a port got no LID")
 		return nil, false
 	}
 	c.regionLIDs.anew = true

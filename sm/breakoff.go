@@ -7,18 +7,18 @@ import (
 	"heddle/sm/notice"
 )
 
-// A sweep that is under way is broken off when another fault takes paths away: its plan
-// is void, and what it waits for (drains, answers of a dead switch) keeps hosts cut off.
-// The next sweep begins immediately. It covers the region of the new fault and what the
-// first sweep had not finished, and plans from what switches hold: acknowledged blocks are
-// known; blocks whose Set was not answered are in doubt and are read back first.
+// A sweep is broken off when another fault interrupts paths: its plan is void, and what it waits for
+// (drains, answers of a dead switch) keeps hosts cut off. The next sweep begins immediately. It
+// covers the region of the new fault and what the first sweep had not finished, and plans from what
+// switches hold: acknowledged blocks are known, and blocks whose Set was not answered are in doubt
+// and are read back first.
 //
-// A sweep is broken off only if a port is read as down that leads to another switch, or
-// to a node that owes an answer (package peek). Traps without news, hosts that come and go,
-// and links that return leave it alone: for them a new plan would only mean more waits.
+// A sweep is broken off only if a port is read as down that leads to another switch, or to a node
+// that owes an answer (package peek). It is not broken off for traps without news, hosts that come
+// and go, and links that return: a new plan would only add waits.
 
-// maxBreaks is how many sweeps in a row are broken off. Then one is carried through: where
-// something fails all the time, changes with long drains would otherwise never end.
+// maxBreaks is how many sweeps in a row are broken off. The next one runs to its end: where faults
+// never stop, changes with long drains would otherwise never end.
 const maxBreaks = 8
 
 // breakable reports whether the sweep under way may be broken off now.
@@ -28,7 +28,7 @@ func (c *Core) breakable() bool {
 	}
 	switch c.Phase {
 	case notice.PhaseDiscover:
-		return !c.Region // regions take a new fault in
+		return !c.Region // a region is extended by the new fault
 	case notice.PhaseAssign, notice.PhaseReadback, notice.PhaseRoute, notice.PhaseArm, notice.PhaseActivate:
 		return true
 	case notice.PhaseDiscard, notice.PhaseDrain, notice.PhaseDistribute, notice.PhaseTop:
@@ -41,7 +41,7 @@ func (c *Core) breakable() bool {
 
 // linkDown is called when a peek finds that a link to another switch is down.
 func (c *Core) linkDown(n int32, why string) {
-	// Switches at the other ends of a dead one are about to answer too.
+	// The switches around a dead one are about to answer too.
 	soon := c.Now.Add(agenda.Patience)
 	switch {
 	case c.BetweenSweeps():
@@ -64,7 +64,7 @@ func (c *Core) breakOff(why string) {
 	c.breaking.at = mad.Never
 	late := c.Phase != notice.PhaseDiscover
 	if c.Phase == notice.PhaseDiscard || c.Phase == notice.PhaseDrain || c.Phase == notice.PhaseDistribute || c.Phase == notice.PhaseTop {
-		c.unanswered(c.doubt) // of the stage under way
+		c.unanswered(c.doubt) // those of the stage under way
 		c.install.Stop()
 	} else {
 		c.unanswered(c.doubt)
@@ -84,7 +84,7 @@ func (c *Core) breakOff(why string) {
 	}
 	if late {
 		if !c.Region {
-			c.compare() // says what came and went
+			c.discovery.ReportChanges()
 			c.Last = nil
 		}
 		c.breaking.carry.Moved = true
@@ -93,14 +93,14 @@ func (c *Core) breakOff(why string) {
 	if c.Errs > 0 {
 		c.agenda.ReadAll()
 	}
-	c.sweep.sound = true // but for that the fabric is known; what is not finished is carried over
+	c.sweep.sound = true // the subnet is known; the next sweep takes over what is not finished
 	c.router.BreakOff()
-	c.install.WantServed() // what hosts can learn until then
+	c.install.WantServed() // so that snapshots show it until then
 	c.endReport(why)
 	c.startSweep(why)
 }
 
-// endReport tells of a sweep that is broken off.
+// endReport reports a sweep that is broken off.
 func (c *Core) endReport(why string) {
 	r := c.Report
 	r.Phases[c.Phase] += c.Now.Sub(c.PhaseStart)

@@ -140,7 +140,7 @@ func (c *Core) SetFailed(n int32, p int, what string, err error) {
 	}
 	kind, text := notice.KindSetFailed, what+" failed; it is tried again"
 	if mad.Unanswered(err) && c.Fabric.AgentPort(n, uint8(max(p, 0))).Info.MKeyProtectBits != 0 {
-		kind, text = notice.KindMKeyRefused, what+" is not answered: the port is locked with an M_Key we do not have; give it with the configuration"
+		kind, text = notice.KindMKeyRefused, what+" gets no answer: the port is locked with an M_Key that the manager does not have; configure that key (--m-key)"
 	}
 	c.Problem(notice.Where{}, notice.Notice{Kind: kind, Level: notice.Warn, Where: c.Fabric.Where(n, p), Err: err, Text: text})
 }

@@ -1,7 +1,11 @@
-// Package sm is the subnet manager: the pure core that discovers a subnet,
-// gives out LIDs, sets up links, computes, proves and distributes forwarding
-// tables, activates the links and then watches, and that settles with other
-// managers who is the master.
+// Package sm is the subnet manager: it discovers a subnet, assigns LIDs, configures links, computes,
+// verifies and distributes forwarding tables, activates the links, and then watches the subnet. It
+// settles with other managers which of them is the master.
+//
+// The work is done by the packages below sm, its parts. Each owns its state, its timers and its
+// requests. Core is the conductor: it takes events, passes answers to the part that asked, decides
+// which phase of a sweep follows (phase.go), and publishes snapshots. The parts reach each other
+// through small interfaces (parts.go).
 //
 // Core is a state machine. Its shell calls Step with one event at a time and
 // then does what Output lists, in this order:

@@ -24,7 +24,7 @@ func (c *Core) onPersisted(ev Persisted) {
 	if ev.Err != nil {
 		c.Notify(notice.Notice{
 			Kind: notice.KindPersistFailed, Level: notice.Error, Err: ev.Err,
-			Text: "LIDs and keys could not be stored, so none is given out: make room or mend the state directory; it is tried again",
+			Text: "LIDs and keys could not be stored, so none are assigned: free space or repair the state directory; the manager tries again",
 		})
 		c.Errs++
 		c.endSweep()

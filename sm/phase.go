@@ -39,10 +39,10 @@ func (c *Core) enter(p notice.Phase) {
 	if !slices.Contains(follows[c.Phase], p) {
 		c.Notify(notice.Notice{
 			Kind: notice.KindInternal, Level: notice.Error,
-			Text: "phase " + p.String() + " began in phase " + c.Phase.String() + ", which is a mistake of the program: please report it; the fabric is read again",
+			Text: "phase " + p.String() + " began in phase " + c.Phase.String() + ", which is an internal error: please report it; the subnet is read again",
 		})
 		c.agenda.ReadAll()
-		c.agenda.Again("a phase was left out")
+		c.agenda.Again("a phase was skipped")
 	}
 	c.Report.Phases[c.Phase] += c.Now.Sub(c.PhaseStart)
 	c.Phase, c.PhaseStart = p, c.Now

@@ -14,7 +14,7 @@ func (c *Core) AskFullSweep(why string) { c.agenda.AskFull(why) }
 // AskSweep implements env.Sweeper.
 func (c *Core) AskSweep(why string) { c.agenda.Ask(why) }
 
-// startAskedSweep starts a sweep that was asked for, if there is one.
+// startAskedSweep starts the demanded sweep, if there is one.
 func (c *Core) startAskedSweep() bool {
 	if !c.agenda.Wanted() || c.State == subnet.Standby || c.State == subnet.NotActive {
 		return false
@@ -37,7 +37,7 @@ func (c *Core) startSweep(why string) {
 	c.light.SweepBegins()
 	c.install.NewSweep()
 	if !part {
-		c.schedule.retryAt = mad.Never // a region may be elsewhere than what was left out
+		c.schedule.retryAt = mad.Never // a region may not include what was excluded
 	}
 	c.breaking.at = mad.Never
 	c.peeks.NewSweep()
@@ -67,7 +67,7 @@ func (c *Core) mayExplore() bool {
 	return c.discovery.Explorable(c.agenda.Suspects())
 }
 
-// beginFull ends what concerned the topology before. A full discovery begins.
+// beginFull is called when a full discovery begins: what refers to the topology before is dropped.
 func (c *Core) beginFull() {
 	c.agenda.ClearSuspects()
 	c.light.Forget()
@@ -87,9 +87,9 @@ func (c *Core) discovered() bool {
 	case discover.Failed:
 		c.endSweep()
 	case discover.OwnMute:
-		c.ownPortDown("PortInfo of our own port cannot be read")
+		c.ownPortDown("PortInfo of the manager's port cannot be read")
 	case discover.NoLink:
-		c.ownPortDown("our port has no link: check the cable; looked at again every retry interval")
+		c.ownPortDown("the manager's port has no link: check the cable; the port is read again every retry interval")
 	case discover.Read:
 		if c.Region {
 			c.mastership.Refresh()
@@ -109,8 +109,8 @@ func (c *Core) joinRegion() bool {
 	return true
 }
 
-// ownPortDown: our port has no link (or cannot be read), so there is no
-// subnet to manage; forget it and look again when it may have come back.
+// ownPortDown ends a sweep in which our port had no link or could not be read, so that there is no
+// subnet to manage. The port is read again after the retry interval.
 func (c *Core) ownPortDown(text string) {
 	c.Notify(notice.Notice{Kind: notice.KindPortDown, Level: notice.Error, Where: c.Fabric.Where(c.Fabric.Self.Node, int(c.Fabric.Self.Port)), Text: text})
 	if c.State == subnet.Master {

@@ -7,8 +7,7 @@ import (
 	"heddle/subnet"
 )
 
-// This file has the states of the parts of a manager that have no package of their own. Each
-// comment names the files that write the state.
+// This file has the states of the conductor. Each comment names the files that write the state.
 
 // sweepState is the state of the sweep under way, or of the last one (sweep.go).
 type sweepState struct {
@@ -19,12 +18,12 @@ type sweepState struct {
 	armAll      bool      // links came up that were not armed because no tables could be installed
 	persistWait bool      // LIDs and M_Keys are being stored
 	unfinished  bool      // the tables of the last sweep are written in part
-	sound       bool      // the last sweep had no error: Fabric is what there is
+	sound       bool      // the last sweep had no error: Fabric is the whole subnet
 	lastReport  *notice.SweepReport
 	upCounts    subnet.Counts
 }
 
-// breakState has the sweeps that were broken off, and what they left over (breakoff.go).
+// breakState counts the sweeps that were broken off, and has what they left unfinished (breakoff.go).
 type breakState struct {
 	count int      // sweeps in a row that were broken off
 	at    mad.Time // when the sweep under way is broken off

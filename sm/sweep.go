@@ -40,7 +40,7 @@ func (c *Core) endSweep() {
 	c.router.EndRepair(c.sweep.refused, again)
 	r := c.closeReport()
 	c.Prune()
-	c.compare()
+	c.discovery.ReportChanges()
 	if finished {
 		c.FirstSweep = c.FirstSweep && c.Errs > 0
 	}
@@ -102,14 +102,14 @@ func (c *Core) planNext(immediately bool) {
 	case immediately:
 		c.sweep.attempts++
 		if !again {
-			againWhy = "something failed in the sweep before"
+			againWhy = "something failed in the previous sweep"
 		}
 		c.agenda.Want(againWhy)
 	case again && c.State == subnet.Master:
 		c.traps.SweepAt(c.Now.Add(c.Config.TrapMinGap))
 		c.agenda.Because(againWhy)
 	case mendable && !c.sweep.refused || c.Errs > 0 || len(c.Fabric.Problems) > 0:
-		// Left out for now; the interval grows while nothing changes.
+		// Excluded for now; the interval grows while nothing changes.
 		if c.schedule.retryAt == mad.Never {
 			c.schedule.retryAt = c.Now.Add(c.Config.RetryInterval << min(c.schedule.retryWait, 4))
 			c.schedule.retryWait++
@@ -141,6 +141,7 @@ func (c *Core) keepSmall(finished bool) {
 	c.install.Drop()
 }
 
+// countsText is what the subnet has, for people.
 func countsText(n subnet.Counts) string {
 	s := notice.Plural(n.Switches, "switch") + ", " + notice.Plural(n.CAs, "CA") + ", " + strconv.Itoa(n.LinksActive) + " of " +
 		notice.Plural(n.Links, "link") + " active, " + notice.Plural(n.LIDs, "LID")
@@ -153,6 +154,7 @@ func countsText(n subnet.Counts) string {
 	return s
 }
 
+// statSweep adds to a report what the transaction engine and the tables counted in the sweep.
 func (c *Core) statSweep(r *notice.SweepReport) {
 	n := c.install.Counts()
 	r.BlocksSent, r.GroupBlocks, r.TopsSent = n.LFT, n.Multicast, n.Tops
@@ -170,64 +172,13 @@ func (c *Core) statSweep(r *notice.SweepReport) {
 	}
 }
 
-// compare tells what appeared and what disappeared since the last sweep, once
-// a first one is there to compare with.
-func (c *Core) compare() {
-	if c.Last == nil || c.Fabric == nil || len(c.Fabric.Nodes) == 0 {
-		return
-	}
-	report := func(a, b *topo.Topology, k notice.Kind, text string) {
-		n := 0
-		for i := range a.Nodes {
-			if _, ok := b.Find(a.Nodes[i].Info.NodeGUID); ok || a.Nodes[i].Flags&topo.NodeGone != 0 {
-				continue
-			}
-			if n++; n > 64 { // a whole rack: the counts say the rest
-				break
-			}
-			c.Notify(notice.Notice{Kind: k, Level: notice.Info, Where: a.Where(int32(i), -1), Text: text})
-		}
-	}
-	report(c.Fabric, c.Last, notice.KindNodeNew, "joined the subnet")
-	report(c.Last, c.Fabric, notice.KindNodeGone, "left the subnet")
-	c.compareLinks()
-}
-
-func (c *Core) compareLinks() {
-	f, g := c.Fabric, c.Last
-	n := 0
-	for i := range f.Nodes {
-		if !f.Nodes[i].IsSwitch() {
-			continue
-		}
-		j, ok := g.Find(f.Nodes[i].Info.NodeGUID)
-		if !ok || g.Nodes[j].Info.NumPorts != f.Nodes[i].Info.NumPorts {
-			continue
-		}
-		for k := 1; k <= int(f.Nodes[i].Info.NumPorts); k++ {
-			p, q := f.PortOf(int32(i), uint8(k)), g.PortOf(j, uint8(k))
-			if p.Has(topo.PortLinked) == q.Has(topo.PortLinked) {
-				continue
-			}
-			if n++; n > 64 {
-				return
-			}
-			kind, text := notice.KindLinkUp, "the link is up"
-			if q.Has(topo.PortLinked) {
-				kind, text = notice.KindLinkDown, "the link is down"
-			}
-			c.Notify(notice.Notice{Kind: kind, Level: notice.Info, Where: f.Where(int32(i), k), Text: text})
-		}
-	}
-}
-
-// publishSweep publishes what a sweep found. After a sweep of a region that
-// changed no node and no address the last snapshot is carried over.
+// publishSweep publishes what a sweep found. After a sweep of a region that changed no node and no
+// address, the last snapshot is updated incrementally.
 func (c *Core) publishSweep() {
 	old := c.Snapshot
 	if c.State == subnet.Master && c.Up && c.Fabric.Graph == nil && old != nil {
-		// It came to nothing, as when our own node did not answer: the subnet is as it
-		// was, as far as we know.
+		// The sweep read nothing, as when our own node did not answer: nothing says that the
+		// subnet has changed.
 		c.PublishState()
 		return
 	}

@@ -58,17 +58,17 @@ func (c *Core) onTimers() {
 	switch {
 	case c.schedule.reactivateAt <= c.Now:
 		c.schedule.reactivateAt = mad.Never
-		c.AskFullSweep("our port had no link")
+		c.AskFullSweep("the manager's port had no link")
 	case c.schedule.retryAt <= c.Now:
 		c.schedule.retryAt = mad.Never
-		c.AskFullSweep("trying again what was left out")
+		c.AskFullSweep("retry of nodes and ports that were excluded")
 	case c.links.NextRelease() <= c.Now:
 		c.releaseLinks()
 	case c.router.Next() <= c.Now:
 		c.router.Improve()
 	case c.schedule.fullAt <= c.Now:
 		c.schedule.fullAt = mad.Never
-		c.AskFullSweep("it is time for a full sweep")
+		c.AskFullSweep("the interval of full sweeps has passed")
 	case c.light.NextAudit() <= c.Now:
 		c.startAudit()
 	case c.light.Next() <= c.Now:

@@ -191,7 +191,7 @@ func (a *Nodes) Skipped(it work.Item) bool {
 	p0.Flags |= topo.PortFailed
 	a.Sweeper.Problem(notice.Where{}, notice.Notice{
 		Kind: notice.KindSetFailed, Level: notice.Warn, Where: a.Fabric.Where(it.Node(), -1),
-		Text: "it needs other tables and does not answer; if that lasts for " + OwesTime.String() + " it is left out of the routing",
+		Text: "the switch needs other tables and does not answer; it is excluded from the routing if that lasts for " + OwesTime.String(),
 	})
 	return true
 }
@@ -216,7 +216,7 @@ func (a *Nodes) Settle() {
 		u := a.nodes[a.Fabric.Nodes[n].Info.NodeGUID]
 		a.Notify(notice.Notice{
 			Kind: notice.KindNodeAnswers, Level: notice.Info, Where: a.Fabric.Where(n, -1), Dur: a.Now.Sub(u.since),
-			Text: "answers again; it stayed in the subnet as it was last read",
+			Text: "the node answers again; it stayed in the subnet as it was last read",
 		})
 	}
 	maps.DeleteFunc(a.nodes, func(_ ib.GUID, u *node) bool { return u.over })

@@ -13,7 +13,7 @@ import (
 type ref = subnet.Ref
 
 // errIdentity: what a port or switch can do does not change while it runs.
-var errIdentity = errors.New("its capabilities are other ones than before")
+var errIdentity = errors.New("its capabilities differ from those read before")
 
 // identity is who a node is, or what a port or switch can do, as numbers that are equal if it is.
 type identity [3]uint32
@@ -101,5 +101,5 @@ func (a *Nodes) PlausibleNode(from ref, ni *smp.NodeInfo) error {
 	if a.believed(at, of(o.Info.NodeGUID, &o.Info, was.Port), of(ni.NodeGUID, ni, ni.LocalPortNum)) {
 		return nil
 	}
-	return fmt.Errorf("it says that it is node %v, and has been node %v since its link came up", ni.NodeGUID, o.Info.NodeGUID)
+	return fmt.Errorf("it claims to be node %v, but has been node %v since its link came up", ni.NodeGUID, o.Info.NodeGUID)
 }

@@ -77,7 +77,7 @@ func (d *Discovery) checkLinks(report bool) int {
 			p.Flags |= topo.PortBadPeer
 			d.Problem(notice.Where{}, notice.Notice{
 				Kind: notice.KindLinkMismatch, Level: notice.Warn, Where: f.Where(a.Node, int(a.Port)), Peer: f.Where(b.Node, int(b.Port)),
-				Text: "the first end says it leads to the second, but the second is " + q.Info.PortState.String() + " or leads nowhere; the link is left out and looked at again",
+				Text: "the first port leads to the second, but the second is " + q.Info.PortState.String() + " or leads nowhere; the link is excluded, and read again",
 			})
 		}
 	}

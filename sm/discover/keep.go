@@ -127,7 +127,7 @@ func (d *Discovery) keepNode(was ref, path topo.PathRef, via ref) int32 {
 	// Our own switch stays: without it there is no subnet.
 	near := via.Node < 0 || via.Node == f.Self.Node
 	if !o.OK() || d.absent.Overdue(o.Info.NodeGUID) && !near {
-		f.Exclude(i, "it does not answer, and needs other tables than it has")
+		f.Exclude(i, "the switch does not answer, and needs other tables than it has")
 	}
 	return i
 }

@@ -49,13 +49,13 @@ func (d *Discovery) silent(r ref, err error) {
 	at := d.Fabric.Behind(r)
 	n := notice.Notice{
 		Kind: notice.KindNodeSilent, Level: notice.Warn, Where: at, Err: err,
-		Text: "the link is up but the far end does not answer; it is left out and asked again",
+		Text: "the link is up, but the node at the far end does not answer; it is excluded, and asked again",
 	}
 	if _, was := d.absent.WasBehind(r); was {
-		n.Text = "the link is up but the far end does not answer; it stays in the subnet as it was last read, and is asked again"
+		n.Text = "the link is up, but the node at the far end does not answer; it stays in the subnet as it was last read, and is asked again"
 	}
 	if r.Node < 0 {
-		n.Text = "our own node does not answer on the local port; it is asked again. If another program has put an M_Key on the port, name it (--m-key) or reset the adapter"
+		n.Text = "the manager's own node does not answer on the local port; it is asked again. If another program has set an M_Key on the port, configure that key (--m-key) or reset the adapter"
 	} else {
 		n.Peer = d.Fabric.Where(r.Node, int(r.Port))
 		if d.Last != nil && d.Last != d.Fabric { // name the node that was there before
@@ -75,7 +75,7 @@ func (d *Discovery) silent(r ref, err error) {
 func (d *Discovery) garbage(at notice.Where, attr ib.AttrID, err error) {
 	d.Problem(at, notice.Notice{
 		Kind: notice.KindNodeGarbage, Level: notice.Warn, Err: err,
-		Text: "left out, because it answers Get(" + ib.AttrName(ib.ClassSubnDR, attr) + ") with nonsense",
+		Text: "the answer to Get(" + ib.AttrName(ib.ClassSubnDR, attr) + ") is invalid; the node is excluded",
 	})
 }
 
@@ -83,19 +83,19 @@ func (d *Discovery) garbage(at notice.Where, attr ib.AttrID, err error) {
 func (d *Discovery) unread(n int32, p int, attr ib.AttrID, err error) {
 	kind, what := notice.KindNodeSilent, "does not answer"
 	if !mad.Unanswered(err) {
-		kind, what = notice.KindNodeGarbage, "answers nonsense to"
+		kind, what = notice.KindNodeGarbage, "gives an invalid answer to"
 		var se *work.StatusError
 		if !errors.As(err, &se) {
 			d.Fabric.Nodes[n].Flags |= topo.NodeNonsense
 		}
 	}
-	rest := "the port is left out"
+	rest := "the port is excluded"
 	if p <= 0 || !d.Fabric.Nodes[n].IsSwitch() {
-		rest = "the node is left out"
+		rest = "the node is excluded"
 	}
 	d.Problem(notice.Where{}, notice.Notice{
 		Kind: kind, Level: notice.Warn, Where: d.Fabric.Where(n, p), Err: err,
-		Text: what + " Get(" + ib.AttrName(ib.ClassSubnDR, attr) + "); " + rest + " and asked again",
+		Text: what + " Get(" + ib.AttrName(ib.ClassSubnDR, attr) + "); " + rest + ", and asked again",
 	})
 }
 
@@ -109,6 +109,6 @@ func (d *Discovery) duplicate(from ref, idx int32, port int, why string) {
 	second.Path = f.Behind(from).Path
 	d.Problem(notice.Where{}, notice.Notice{
 		Kind: notice.KindDuplicateGUID, Level: notice.Error, Where: second, Peer: f.Where(idx, port),
-		Text: "this node GUID is already in use by the second node named (" + why + "); this one is left out: give it a GUID of its own",
+		Text: "this node GUID is already in use by the second node named (" + why + "); this one is excluded: give it another GUID",
 	})
 }

@@ -20,11 +20,11 @@ func (d *Discovery) reread(it work.Item, comp *mad.Completion) {
 		err = pi.Decode(smp.Data(comp.MAD))
 	}
 	if err != nil || pi.PortState > ib.StateActiveDefer || pi.PortState < ib.StateDown && !(nd.IsSwitch() && num == 0) {
-		d.GiveUp("no good answer from " + f.Where(n, int(num)).String())
+		d.GiveUp("no valid answer from " + f.Where(n, int(num)).String())
 		return
 	}
 	if p.Has(topo.PortKnown) && d.absent.Plausible(p, &pi) != nil {
-		d.GiveUp("nonsense from " + f.Where(n, int(num)).String())
+		d.GiveUp("an invalid answer from " + f.Where(n, int(num)).String())
 		return
 	}
 	old := p.Info
@@ -54,7 +54,7 @@ func (d *Discovery) reread(it work.Item, comp *mad.Completion) {
 	case !p.Has(topo.PortSilent): // else the light sweeps ask it
 		d.linkReread(p, old.PortState)
 	case pi.PortState != old.PortState:
-		d.GiveUp("something was wrong behind " + f.Where(n, int(num)).String() + " before")
+		d.GiveUp("an earlier sweep had a problem behind " + f.Where(n, int(num)).String())
 	}
 }
 
@@ -72,7 +72,7 @@ func (d *Discovery) linkReread(p *topo.Port, old ib.PortState) {
 		p.Flags &^= topo.PortMeasured | topo.PortProved
 		d.needs.Links.KeptOut(at, old != now)
 		if at == f.Self {
-			d.GiveUp("our own link changed")
+			d.GiveUp("the link of the manager's port changed")
 		}
 	case was && now >= old && old >= ib.StateArmed: // a link that goes down comes back in Init
 	default:
@@ -93,7 +93,7 @@ func (d *Discovery) askFarEnd(at, peer ref) {
 	case f.Nodes[at.Node].IsSwitch():
 		d.askBehind(at.Node, at.Port)
 	case at == f.Self:
-		d.GiveUp("our own link changed")
+		d.GiveUp("the link of the manager's port changed")
 	case peer.Node < 0:
 	case f.Nodes[peer.Node].Flags&topo.NodeRead != 0:
 		d.Add(work.Make(work.OpReread, peer.Node, peer.Port, 0))
@@ -119,7 +119,7 @@ func (d *Discovery) suspicious(n int32) {
 		return
 	}
 	if !d.plainButRoute(n) {
-		d.GiveUp("something was wrong with " + d.Fabric.Where(n, -1).String() + " before")
+		d.GiveUp("an earlier sweep had a problem with " + d.Fabric.Where(n, -1).String())
 		return
 	}
 	nd.Flags |= topo.NodeSuspect
@@ -130,7 +130,7 @@ func (d *Discovery) unlink(a ref) {
 	f := d.Fabric
 	b := f.Unlink(a)
 	if a == f.Self || b == f.Self {
-		d.GiveUp("our own link changed")
+		d.GiveUp("the link of the manager's port changed")
 		return
 	}
 	d.r.cut = append(d.r.cut, [2]ref{a, b})

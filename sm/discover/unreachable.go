@@ -33,7 +33,7 @@ func (d *Discovery) regionRead() Outcome {
 	}
 	d.needs.Sweeps.SettleMute()
 	if r.died && len(f.Problems) > 0 {
-		d.GiveUp("room was made for what was left out before")
+		d.GiveUp("nodes left, and others were excluded before")
 	}
 	for _, n := range r.nodes {
 		nd := &f.Nodes[n]
@@ -43,7 +43,7 @@ func (d *Discovery) regionRead() Outcome {
 		for i := range f.NodePorts(n) {
 			p := f.PortOf(n, uint8(i))
 			if p.Has(topo.PortMeasured) && !p.Has(topo.PortLinked) && !p.Has(topo.PortHeld) {
-				d.GiveUp("the ends of " + f.Where(n, i).String() + " do not agree")
+				d.GiveUp("the ends of the link at " + f.Where(n, i).String() + " disagree")
 			}
 		}
 		if nd.IsSwitch() && (nd.Flags&topo.NodeSwitchInfo == 0 || !f.PortOf(n, 0).Has(topo.PortKnown)) {
@@ -82,7 +82,7 @@ func (d *Discovery) dropUnreachable(n int32) {
 		}
 		*p = topo.Port{Node: n, Num: p.Num, Peer: subnet.NoRef(), GUID: p.GUID}
 	}
-	if d.r.gone++; d.r.gone <= 64 {
+	if d.r.gone++; d.r.gone <= maxReported {
 		d.Notify(notice.Notice{
 			Kind: notice.KindNodeGone, Level: notice.Info, Text: "left the subnet",
 			Where: notice.Where{Node: nd.Info.NodeGUID, Desc: nd.Desc, Port: -1, Path: slices.Clone(f.Path(nd.Path)), Known: true},
@@ -119,52 +119,4 @@ func (d *Discovery) dropPorts(n int32) bool {
 		nd.Info.LocalPortNum, nd.Info.PortGUID = first.Num, first.GUID
 	}
 	return true
-}
-
-// reportRegion reports which nodes and links of the region came and went.
-func (d *Discovery) reportRegion() {
-	f, r := d.Fabric, &d.r
-	if r.told {
-		return
-	}
-	r.told = true
-	reported := 0
-	for _, x := range r.cut {
-		p := f.Port(x[0])
-		if p.Has(topo.PortLinked) && p.Peer == x[1] {
-			continue // it is back already
-		}
-		for _, a := range x {
-			if n := &f.Nodes[a.Node]; n.Flags&topo.NodeGone != 0 || !n.IsSwitch() {
-				continue
-			}
-			if reported++; reported <= 64 {
-				d.Notify(notice.Notice{Kind: notice.KindLinkDown, Level: notice.Info, Where: f.Where(a.Node, int(a.Port)), Text: "the link is down"})
-			}
-		}
-	}
-	for _, n := range r.nodes {
-		nd := &f.Nodes[n]
-		if nd.Flags&(topo.NodeGone|topo.NodeNew) == topo.NodeNew {
-			d.Notify(notice.Notice{Kind: notice.KindNodeNew, Level: notice.Info, Where: f.Where(n, -1), Text: "joined the subnet"})
-		}
-		if !nd.IsSwitch() || nd.Flags&(topo.NodeGone|topo.NodeNew) != 0 {
-			continue
-		}
-		for i := range f.NodePorts(n) {
-			p := f.PortOf(n, uint8(i))
-			if p.Num == 0 || !p.Has(topo.PortLinked) || d.wasLinked(n, p) {
-				continue
-			}
-			if reported++; reported <= 64 {
-				d.Notify(notice.Notice{Kind: notice.KindLinkUp, Level: notice.Info, Where: f.Where(n, i), Text: "the link is up"})
-			}
-		}
-	}
-}
-
-// wasLinked reports whether the last snapshot shows a link at a port.
-func (d *Discovery) wasLinked(n int32, p *topo.Port) bool {
-	i := d.Snapshot.NodeByGUID(d.Fabric.Nodes[n].Info.NodeGUID)
-	return i >= 0 && int(p.Num) <= int(d.Snapshot.Nodes[i].Info.NumPorts) && d.Snapshot.NodePorts(i)[p.Num].Peer.Node >= 0
 }

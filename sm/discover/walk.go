@@ -63,7 +63,7 @@ func (d *Discovery) found(from ref, ni *smp.NodeInfo, used ib.MKey) {
 	n := &f.Nodes[idx]
 	if n.Flags&topo.NodeUnseen != 0 {
 		d.absent.Heard(ni.NodeGUID)
-		d.Sweeper.AskFullSweep("what did not answer before does now: " + f.Where(idx, -1).String())
+		d.Sweeper.AskFullSweep("a node that did not answer answers now: " + f.Where(idx, -1).String())
 	}
 	if n.Info.NodeType != ni.NodeType || n.Info.NumPorts != ni.NumPorts ||
 		n.IsSwitch() && n.Info.PortGUID != ni.PortGUID {
@@ -181,7 +181,7 @@ func (d *Discovery) askBehind(n int32, p uint8) {
 		d.Fabric.PortOf(n, p).Flags |= topo.PortSilent
 		d.Problem(d.Fabric.Behind(ref{Node: n, Port: p}), notice.Notice{
 			Kind: notice.KindTooFar, Level: notice.Warn, Where: d.Fabric.Where(n, int(p)),
-			Text: "what is behind this port is more than 63 hops away, which no directed route reaches: run the manager nearer to the middle",
+			Text: "the node behind this port is more than 63 hops away, and no directed route reaches it: run the manager closer to the middle of the fabric",
 		})
 		return
 	}

@@ -195,7 +195,7 @@ func (r *Requests) Answered(it work.Item, comp *mad.Completion) {
 		}
 		if awaited {
 			r.absent.Heard(a.guid)
-			r.Sweeper.AskFullSweep("what did not answer in time does now: " + a.guid.String())
+			r.Sweeper.AskFullSweep("a node that did not answer in time answers now: " + a.guid.String())
 		}
 	} else if again {
 		if awaited {

@@ -170,7 +170,7 @@ func (a *assignment) finish(e endPort) {
 			p.Flags |= topo.PortLeftOut
 			a.problem(notice.Notice{
 				Kind: notice.KindNoLID, Level: notice.Error, Where: a.f.Where(p.Node, int(p.Num)),
-				Text: "no LID left: all " + strconv.Itoa(a.Limit()-1) + " that the smallest forwarding table holds are in use; the port is left out: use a smaller LMC or larger switches",
+				Text: "no LID left: all " + strconv.Itoa(a.Limit()-1) + " that the smallest forwarding table holds are in use; the port is excluded: use a smaller LMC or larger switches",
 			})
 			return
 		}

@@ -53,7 +53,7 @@ func (a *assignment) findEndPorts() {
 			p.Flags |= topo.PortLeftOut
 			a.problem(notice.Notice{
 				Kind: notice.KindDuplicateGUID, Level: notice.Error, Where: f.Where(p.Node, int(p.Num)), Peer: f.Where(first.Node, int(first.Num)),
-				Text: "port GUID " + p.GUID.String() + " is already in use by the second port named; this one is left out: give it a GUID of its own",
+				Text: "port GUID " + p.GUID.String() + " is already in use by the second port named; this one is excluded: give it another GUID",
 			})
 			continue
 		}
@@ -88,9 +88,9 @@ func (a *assignment) findLimit() int {
 	for i := range f.Nodes {
 		n := &f.Nodes[i]
 		if size := int(n.Switch.LinearFDBCap); n.IsSwitch() && n.OK() && size < best {
-			text := "its linear forwarding table holds " + strconv.Itoa(size) + " LIDs but the subnet needs " + strconv.Itoa(need) + "; the switch is left out: take it out of the fabric or use a smaller LMC"
+			text := "its linear forwarding table holds " + strconv.Itoa(size) + " LIDs but the subnet needs " + strconv.Itoa(need) + "; the switch is excluded: remove it from the fabric or use a smaller LMC"
 			if size == 0 {
-				text = "it has no linear forwarding table, only a random one, which is not supported; the switch is left out"
+				text = "it has no linear forwarding table, only a random one, which is not supported; the switch is excluded"
 			}
 			a.problem(notice.Notice{Kind: notice.KindTableTooSmall, Level: notice.Error, Where: f.Where(int32(i), -1), Text: text})
 			f.Exclude(int32(i), text)

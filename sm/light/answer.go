@@ -105,7 +105,7 @@ func (s *Sweep) answeredProbe(it work.Item, comp *mad.Completion) {
 		if known >= 0 {
 			s.needs.Absent.Heard(f.Nodes[known].Info.NodeGUID)
 		}
-		s.Sweeper.AskFullSweep("what did not answer before does now: " + f.Behind(at).String())
+		s.Sweeper.AskFullSweep("a node that did not answer answers now: " + f.Behind(at).String())
 	case known >= 0 && f.Nodes[known].Flags&topo.NodeUnseen != 0:
 		s.needs.Absent.Silent(f.Nodes[known].Info.NodeGUID)
 		if _, more := s.needs.Keys.Guess(at, it.Extra()+1); more {

@@ -76,7 +76,7 @@ const (
 	OpPeek     // SwitchInfo, which no phase waits for
 	OpPeekPort // PortInfo, outside any phase
 	OpImageNow // NodeInfo after trap 145
-	OpLate     // NodeInfo of a node that was hurried in vain; extra: which (sm/hurry.go)
+	OpLate     // NodeInfo of a node that was hurried in vain; extra: which (package hurry)
 )
 
 // AllInputs in the extra field of OpSetSL stands for all input ports: they share one table.
