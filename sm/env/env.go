@@ -19,7 +19,7 @@ import (
 )
 
 // Env is the environment of the parts of one manager. The core writes its fields; discovery writes
-// Fabric, Last and Region, and mastership writes State. The other parts read them, add to Errs and
+// Fabric, Last, Region and the GUID of our port in Config, and mastership writes State. The other parts read them, add to Errs and
 // Report, and call the methods.
 type Env struct {
 	Config config.Config
