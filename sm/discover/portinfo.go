@@ -17,8 +17,7 @@ func (d *Discovery) portInfo(it work.Item, comp *mad.Completion) {
 	n, num := it.Node(), it.Port()
 	p := f.PortOf(n, num)
 	err := work.Answer(comp)
-	var se *work.StatusError
-	if errors.As(err, &se) && se.Status&ib.StatusInvalidField == ib.StatusInvalidField && it.Extra()&1 == 0 {
+	if err != nil && invalidField(err) && it.Extra()&1 == 0 {
 		p.Flags |= topo.PortNoExt // an agent that does not know the extended-speed bit
 		d.Add(work.Make(work.OpPortInfo, n, num, it.Extra()|1))
 		return
@@ -45,6 +44,12 @@ func (d *Discovery) portInfo(it work.Item, comp *mad.Completion) {
 		return
 	}
 	d.portRead(n, p)
+}
+
+// invalidField reports whether an agent refused a field of a request.
+func invalidField(err error) bool {
+	var se *work.StatusError
+	return errors.As(err, &se) && se.Status&ib.StatusInvalidField == ib.StatusInvalidField
 }
 
 // decodePortInfo decodes a PortInfo, and returns an error if it cannot be that of the port.

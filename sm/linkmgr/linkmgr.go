@@ -61,6 +61,7 @@ type Manager struct {
 	*env.Env
 	needs  Needs
 	damped *damp.Links
+	info   smp.PortInfo // of the answer in hand, so that it is not allocated for each
 }
 
 // New returns a manager that has no flapping link.

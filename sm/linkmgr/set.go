@@ -15,12 +15,13 @@ func (m *Manager) answeredPort(it work.Item, comp *mad.Completion) {
 	f := m.Fabric
 	n, num := it.Node(), it.Port()
 	p := f.PortOf(n, num)
-	pi, err := portInfo(comp)
+	err := m.decode(comp)
+	pi := &m.info
 	if err == nil && num != 0 && pi.PortState == ib.StateNoChange {
 		err = work.Unchanged(comp) // the agent refused the Set and returned it as it was sent
 	}
 	if err == nil {
-		err = m.needs.Identity.Plausible(p, &pi)
+		err = m.needs.Identity.Plausible(p, pi)
 	}
 	if err != nil {
 		m.Sweeper.SetFailed(n, int(num), what, err)
@@ -28,7 +29,7 @@ func (m *Manager) answeredPort(it work.Item, comp *mad.Completion) {
 	}
 	pi.ClientReregister = false
 	before := p.Info
-	p.Info = pi
+	p.Info = *pi
 	if num != 0 && (pi.PortState < before.PortState || before.PortState == ib.StateDown && pi.PortState != ib.StateDown) {
 		// The PortStateChange that reported it may be cleared already.
 		m.needs.Discovery.AskRegion(n, "port changed state during the sweep: "+f.Where(n, int(num)).String())
@@ -53,12 +54,12 @@ func (m *Manager) answeredPort(it work.Item, comp *mad.Completion) {
 	}
 }
 
-// portInfo is the PortInfo in an answer, whatever its status.
-func portInfo(comp *mad.Completion) (pi smp.PortInfo, err error) {
-	if err = comp.Err; err == nil {
-		err = pi.Decode(smp.Data(comp.MAD))
+// decode decodes the PortInfo in an answer, whatever its status.
+func (m *Manager) decode(comp *mad.Completion) error {
+	if comp.Err != nil {
+		return comp.Err
 	}
-	return pi, err
+	return m.info.Decode(smp.Data(comp.MAD))
 }
 
 // buildSwitch fills in Set(SwitchInfo). Kind 1 clears PortStateChange and sets the packet

@@ -87,20 +87,21 @@ func (m *Manager) buildState(p *topo.Port, to ib.PortState, set func(ib.AttrID, 
 func (m *Manager) answeredState(it work.Item, comp *mad.Completion, want ib.PortState) {
 	n, num := it.Node(), it.Port()
 	p := m.Fabric.PortOf(n, num)
-	what := "moving the port to " + want.String()
-	pi, err := portInfo(comp)
+	failed := func(err error) { m.Sweeper.SetFailed(n, int(num), "moving the port to "+want.String(), err) }
+	err := m.decode(comp)
+	pi := &m.info
 	if err == nil {
-		err = m.needs.Identity.Plausible(p, &pi)
+		err = m.needs.Identity.Plausible(p, pi)
 	}
 	if err != nil {
-		m.Sweeper.SetFailed(n, int(num), what, err)
+		failed(err)
 		return
 	}
 	pi.ClientReregister = false
-	p.Info = pi
+	p.Info = *pi
 	// Port 0 of a switch may have no states, whatever SwitchInfo says.
 	if pi.PortState < want && p.Num != 0 {
-		m.Sweeper.SetFailed(n, int(num), what, work.Unchanged(comp))
+		failed(work.Unchanged(comp))
 	}
 }
 
