@@ -55,7 +55,9 @@ type fixture struct {
 }
 
 func newFixture() *fixture {
-	x := &fixture{Board: envtest.New(2), wanted: &route.Tables{NumVLs: 1}, have: map[string][]byte{}, how: map[string]string{}}
+	x := &fixture{
+		Board: envtest.New(2), wanted: &route.Tables{NumVLs: 1}, have: map[string][]byte{}, how: map[string]string{},
+	}
 	f := x.Fabric
 	f.Nodes[0].Desc, f.SwitchNode = "switch", []int32{0}
 	f.PortOf(0, 0).LID, f.PortOf(0, 0).Info.LID = 3, 3

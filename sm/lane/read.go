@@ -118,7 +118,8 @@ func (t *Tables) readNext(ni int32, r *read, most int) bool {
 		}
 		if i := r.at; i < len(l.sl) {
 			in, out := i/ports, uint8(i%ports)
-			if l.sl[i] == 0 && t.readable(n, ni, out) && t.Fabric.AgentPort(ni, out).Info.CapabilityMask.Has(ib.CapIsSLMappingSupported) {
+			caps := t.Fabric.AgentPort(ni, out).Info.CapabilityMask
+			if l.sl[i] == 0 && t.readable(n, ni, out) && caps.Has(ib.CapIsSLMappingSupported) {
 				t.Add(work.Make(work.OpReadSL, ni, out, uint32(in)))
 			}
 			continue
@@ -168,7 +169,8 @@ func (t *Tables) wasRead(it work.Item, comp *mad.Completion) {
 	t.reads = slices.Delete(t.reads, i, i+1)
 	t.Notify(notice.Notice{
 		Kind: notice.KindNodeSilent, Level: notice.Info, Where: t.Fabric.Where(it.Node(), int(it.Port())), Err: comp.Err,
-		Text: "does not answer requests for its SL-to-VL and VL arbitration tables; they are read when a client asks for them again",
+		Text: "does not answer requests for its SL-to-VL and VL arbitration tables; " +
+			"they are read when a client asks for them again",
 	})
 }
 

@@ -157,7 +157,8 @@ func (t *Tables) hosts() {
 		}
 		for out := 1; out <= int(n.Info.NumPorts); out++ {
 			p := f.PortOf(ni, uint8(out))
-			if !p.Has(topo.PortLinked) || f.Nodes[p.Peer.Node].IsSwitch() || p.Info.PortState < ib.StateArmed || t.Lanes(p) <= 1 {
+			if !p.Has(topo.PortLinked) || f.Nodes[p.Peer.Node].IsSwitch() ||
+				p.Info.PortState < ib.StateArmed || t.Lanes(p) <= 1 {
 				continue
 			}
 			for in := range int(n.Info.NumPorts) + 1 {

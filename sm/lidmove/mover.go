@@ -129,8 +129,9 @@ func (m *Mover) Move(list []move.Request, placements []ib.GUID) {
 // start asks for a job.
 func (m *Mover) start() {
 	in := &job.Moves{Requests: m.now.list, Options: move.Options{
-		SwitchLifetime: transition.Lifetime(m.Config.PacketLife), HOQLife: transition.Lifetime(max(m.Config.HOQLife, m.Config.LeafHOQLife)),
-		Unsafe: m.Config.AllowUnsafe, NoWait: m.Config.Transition == config.TransitionAvailability,
+		SwitchLifetime: transition.Lifetime(m.Config.PacketLife),
+		HOQLife:        transition.Lifetime(max(m.Config.HOQLife, m.Config.LeafHOQLife)),
+		Unsafe:         m.Config.AllowUnsafe, NoWait: m.Config.Transition == config.TransitionAvailability,
 	}}
 	// Nothing is published while a move waits, so hosts would not learn of other service levels.
 	if in.Options.NoWait {
@@ -193,7 +194,9 @@ func (m *Mover) Continue() bool {
 
 // tellRisk reports which cycle is possible while the LIDs move.
 func (m *Mover) tellRisk(r *move.Result) {
-	k := notice.NewRisk(r.Risk, func(s int32) ib.GUID { return m.Fabric.Nodes[m.Fabric.SwitchNode[s]].Info.NodeGUID }, m.DescOf)
+	k := notice.NewRisk(r.Risk, func(s int32) ib.GUID {
+		return m.Fabric.Nodes[m.Fabric.SwitchNode[s]].Info.NodeGUID
+	}, m.DescOf)
 	m.count.AtRisk++
 	m.Notify(notice.Notice{Kind: notice.KindTransientCycle, Level: notice.Warn, Text: k.String()})
 	m.needs.Placements.AtRisk()
@@ -220,7 +223,8 @@ func (m *Mover) moved() {
 	m.Notify(notice.Notice{
 		Kind: notice.KindMoved, Level: notice.Info,
 		Text: "LIDs moved: " + strconv.Itoa(len(b.list)) + ", LFT blocks: " + strconv.Itoa(res.Writes) +
-			" (one LID at a time: " + strconv.Itoa(res.Unmerged) + "), stages: " + strconv.Itoa(len(res.Stages)) + "; " + res.Reason,
+			" (one LID at a time: " + strconv.Itoa(res.Unmerged) + "), stages: " + strconv.Itoa(len(res.Stages)) +
+			"; " + res.Reason,
 	})
 	m.now = batch{}
 	m.needs.Conductor.Enter(notice.PhaseIdle)
@@ -229,7 +233,10 @@ func (m *Mover) moved() {
 // LeaveToSweep leaves the LIDs to an ordinary sweep, which finds them at their new owners. full has
 // it read everything first, because something was written.
 func (m *Mover) LeaveToSweep(why string, full bool) {
-	m.Notify(notice.Notice{Kind: notice.KindMoved, Level: notice.Info, Text: "a sweep routes the LIDs, because they cannot be moved: " + why})
+	m.Notify(notice.Notice{
+		Kind: notice.KindMoved, Level: notice.Info,
+		Text: "a sweep routes the LIDs, because they cannot be moved: " + why,
+	})
 	m.now = batch{}
 	m.needs.Router.Aim(nil)
 	m.needs.Router.Regrant()

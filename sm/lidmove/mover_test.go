@@ -50,7 +50,9 @@ func (x *fixture) do(t *testing.T, d *datadriven.TestData) {
 	switch d.Cmd {
 	case "net":
 		x.m = New(&x.Env, x.Install, Needs{Router: x, Groups: x, Placements: x, Conductor: x})
-		j := &job.Job{Graph: x.Fabric.Graph, Mode: job.Full, Engines: []route.Engine{updn.Engine{}}, Installed: x.Install.Rows()}
+		j := &job.Job{
+			Graph: x.Fabric.Graph, Mode: job.Full, Engines: []route.Engine{updn.Engine{}}, Installed: x.Install.Rows(),
+		}
 		r := j.Run(1)
 		x.Install.Want(r.Tables)
 		x.Distribute(r)
@@ -80,7 +82,8 @@ func (x *fixture) do(t *testing.T, d *datadriven.TestData) {
 		g := x.Fabric.Graph
 		for l, e := range g.LIDOwner {
 			if e >= 0 && g.EndPorts[e].Type != ib.NodeSwitch {
-				x.Printf("LID %d leads to %s, base LID %d\n", l, x.Fabric.Nodes[x.Fabric.Ports[x.Fabric.EndPort[e]].Node].Desc, g.EndPorts[e].LID)
+				n := &x.Fabric.Nodes[x.Fabric.Ports[x.Fabric.EndPort[e]].Node]
+				x.Printf("LID %d leads to %s, base LID %d\n", l, n.Desc, g.EndPorts[e].LID)
 			}
 		}
 	case "count":

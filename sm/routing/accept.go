@@ -55,7 +55,10 @@ func (r *Router) Accept(res *job.Result) bool {
 		return false
 	}
 	if r.improve.now && r.engine != res.Engine {
-		r.Notify(notice.Notice{Kind: notice.KindRouted, Level: notice.Info, Text: res.Engine + " can route the subnet again and replaces " + r.engine})
+		r.Notify(notice.Notice{
+			Kind: notice.KindRouted, Level: notice.Info,
+			Text: res.Engine + " can route the subnet again and replaces " + r.engine,
+		})
 	}
 	r.install.Want(res.Tables)
 	if r.base != res.Base {
@@ -74,7 +77,8 @@ func (r *Router) Accept(res *job.Result) bool {
 	}
 	if res.Plan.NeedsRepath {
 		r.Notify(notice.Notice{
-			Kind: notice.KindRepath, Level: notice.Warn, Text: "service levels of " + strconv.FormatInt(res.Plan.RepathPairs, 10) +
+			Kind: notice.KindRepath, Level: notice.Warn,
+			Text: "service levels of " + strconv.FormatInt(res.Plan.RepathPairs, 10) +
 				" pairs of ports change: their hosts must resolve the paths again",
 		})
 	}
@@ -86,7 +90,8 @@ func (r *Router) Accept(res *job.Result) bool {
 func (r *Router) refuse(res *job.Result) {
 	text := "no engine has tables that may be installed; the installed tables stay"
 	if r.Config.Explicit {
-		text = "the engine that the configuration names has no tables that may be installed; the installed tables stay: name another engine"
+		text = "the engine that the configuration names has no tables that may be installed; " +
+			"the installed tables stay: name another engine"
 	}
 	level := notice.Error
 	if !r.NoteOnce("refused " + res.Err.Error()) {

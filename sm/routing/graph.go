@@ -28,10 +28,15 @@ func (r *Router) grantLIDs(g *fabric.Graph) *fabric.Graph {
 	}
 	var list []fabric.LIDGrant
 	grant := func(l ib.LID, port ib.GUID) {
-		if l == 0 || port == 0 || int(l) >= r.needs.LIDs.Limit() || int(l) < len(g.LIDOwner) && g.LIDOwner[l] != fabric.NoLID {
+		if l == 0 || port == 0 || int(l) >= r.needs.LIDs.Limit() {
 			return
 		}
-		e, ok := slices.BinarySearchFunc(g.EndPorts, port, func(e fabric.EndPort, u ib.GUID) int { return cmp.Compare(e.GUID, u) })
+		if int(l) < len(g.LIDOwner) && g.LIDOwner[l] != fabric.NoLID {
+			return
+		}
+		e, ok := slices.BinarySearchFunc(g.EndPorts, port, func(e fabric.EndPort, u ib.GUID) int {
+			return cmp.Compare(e.GUID, u)
+		})
 		if ok && g.EndPorts[e].Type != ib.NodeSwitch && g.EndPorts[e].Switch >= 0 && g.EndPorts[e].LID != 0 {
 			list = append(list, fabric.LIDGrant{LID: l, EndPort: int32(e)})
 		}
@@ -46,7 +51,9 @@ func (r *Router) grantLIDs(g *fabric.Graph) *fabric.Graph {
 	list = slices.CompactFunc(list, func(a, b fabric.LIDGrant) bool { return a.LID == b.LID })
 	h, err := g.WithLIDs(list)
 	if err != nil { // cannot be, because grant leaves out what WithLIDs refuses
-		r.Notify(notice.Notice{Kind: notice.KindLIDConflict, Level: notice.Error, Err: err, Text: "LIDs of virtual functions are not routed"})
+		r.Notify(notice.Notice{
+			Kind: notice.KindLIDConflict, Level: notice.Error, Err: err, Text: "LIDs of virtual functions are not routed",
+		})
 		return g
 	}
 	return h

@@ -80,7 +80,9 @@ func (r *Router) planPorts(p *job.Plan, ports Ports, n *sets) {
 			if q.Info.LID != 0 {
 				why = "shows LID " + q.Info.LID.String()
 			}
-			p.LIDs = append(p.LIDs, job.PlannedLID{Where: f.Where(q.Node, int(q.Num)), GUID: q.GUID, Old: q.Info.LID, New: q.LID, Why: why})
+			p.LIDs = append(p.LIDs, job.PlannedLID{
+				Where: f.Where(q.Node, int(q.Num)), GUID: q.GUID, Old: q.Info.LID, New: q.LID, Why: why,
+			})
 		}
 		if ports.Differs(q) {
 			n.ports++

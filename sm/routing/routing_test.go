@@ -127,7 +127,8 @@ func (x *fixture) run() {
 	for _, j := range x.jobs {
 		x.Pass(time.Millisecond)
 		mode := [...]string{job.Update: "update", job.Full: "full", job.Improve: "improve"}[j.Mode]
-		x.Printf("job %d: %s, from the tables of an earlier one: %v, patient: %v\n", j.Gen, mode, j.Base != nil, j.Patient)
+		x.Printf("job %d: %s, from the tables of an earlier one: %v, patient: %v\n",
+			j.Gen, mode, j.Base != nil, j.Patient)
 		x.r.Done(j.Run(1))
 	}
 	x.jobs = nil

@@ -15,8 +15,9 @@ import (
 func (r *Router) Start() {
 	inst := r.installed()
 	j := &job.Job{
-		Graph: r.Fabric.Graph, Engines: r.Config.Engines, Explicit: r.Config.Explicit, AllowUnsafe: r.Config.AllowUnsafe,
-		Options: r.options(), Mode: job.Full, Base: r.base, Groups: r.needs.Groups.Route(), Installed: inst, Served: r.install.Served(),
+		Graph: r.Fabric.Graph, Engines: r.Config.Engines, Explicit: r.Config.Explicit,
+		AllowUnsafe: r.Config.AllowUnsafe, Options: r.options(), Mode: job.Full, Base: r.base,
+		Groups: r.needs.Groups.Route(), Installed: inst, Served: r.install.Served(),
 		Policy: r.Config.Transition, PortGUID: r.Config.PortGUID, DrainTime: r.Config.DrainTime,
 	}
 	r.setTransition(j)
@@ -55,7 +56,8 @@ func (r *Router) setTransition(j *job.Job) {
 	j.Transition = transition.Options{
 		Quiet: r.install.Quiet(), SwitchLifetime: transition.Lifetime(r.Config.PacketLife),
 		HOQLife: transition.Lifetime(max(r.Config.HOQLife, r.Config.LeafHOQLife)),
-		SMPTime: r.meanRTT(), Window: r.Engine.Window(), RepathTime: max(r.Config.RepathTime, 0), MaxVLs: r.Config.MaxVLs,
+		SMPTime: r.meanRTT(), Window: r.Engine.Window(),
+		RepathTime: max(r.Config.RepathTime, 0), MaxVLs: r.Config.MaxVLs,
 		Recent: r.install.Recent(), Held: r.install.Held(),
 	}
 	var setUp bool

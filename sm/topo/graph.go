@@ -212,7 +212,8 @@ func (f *Topology) HostsMoved(nodes []int32) bool {
 			if int(p.LID) >= len(g.LIDOwner) || g.LIDOwner[p.LID] == fabric.NoLID {
 				return true // another LID floats there
 			}
-			if e := &g.EndPorts[g.LIDOwner[p.LID]]; e.GUID != p.GUID || e.LID != p.LID || e.Switch != at || at >= 0 && e.Port != num {
+			e := &g.EndPorts[g.LIDOwner[p.LID]]
+			if e.GUID != p.GUID || e.LID != p.LID || e.Switch != at || at >= 0 && e.Port != num {
 				return true
 			}
 		}
