@@ -210,10 +210,10 @@ func (gs *Groups) Refused(mlid ib.LID, why string) {
 	}
 }
 
-// Missing calls fn for each block of a multicast table that holds a group
-// and is not known. Blocks that hold none are not read: nobody sends to those
-// MLIDs, and MulticastFDBTop shuts off those above the groups.
-func (gs *Groups) Missing(fn func(ni int32, block uint16, pos uint8)) {
+// missing calls fn for each block of a multicast table that holds a group and is not known. Other
+// blocks are not read: no host sends to their MLIDs, and MulticastFDBTop disables those above the
+// groups.
+func (gs *Groups) missing(fn func(ni int32, block uint16, pos uint8)) {
 	if len(gs.list) == 0 {
 		return
 	}
@@ -256,13 +256,13 @@ func (gs *Groups) treeSL(l ib.LID) ib.SL {
 // MustRead reports whether blocks are to be read back before a job.
 func (gs *Groups) MustRead() bool {
 	must := false
-	gs.Missing(func(int32, uint16, uint8) { must = true })
+	gs.missing(func(int32, uint16, uint8) { must = true })
 	return must
 }
 
 // ReadBack lists the Gets of the blocks that hold a group and are not known.
 func (gs *Groups) ReadBack() {
-	gs.Missing(func(ni int32, block uint16, pos uint8) {
+	gs.missing(func(ni int32, block uint16, pos uint8) {
 		gs.Report.BlocksRead++
 		gs.Add(work.Make(work.OpGetMFT, ni, pos, uint32(block)))
 	})

@@ -148,7 +148,7 @@ func (x *fixture) do(t *testing.T, d *datadriven.TestData) {
 		x.Fabric.Nodes[x.Fabric.SwitchNode[s]].MFT.Set(0, 0, &b)
 		x.groups.BlockChanged(0)
 	case "missing":
-		x.groups.Missing(func(ni int32, block uint16, position uint8) {
+		x.groups.missing(func(ni int32, block uint16, position uint8) {
 			x.Printf("s%d block %d position %d\n", x.Fabric.Nodes[ni].GraphSwitch, block, position)
 		})
 	case "installed":
