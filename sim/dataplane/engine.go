@@ -268,7 +268,9 @@ func (e *Engine) setPort(p int32, a *PortAttr) {
 	for v := range e.stride {
 		l := &e.outLanes[in.up*e.stride+v]
 		c := e.laneBuffer(p, int(v), int(vls))
-		l.avail += c - l.capacity
+		if l.avail += c - l.capacity; c != l.capacity || tau != l.tau {
+			e.touched.add(in.up)
+		}
 		l.capacity, l.tau = c, tau
 	}
 	if active != o.active {

@@ -67,7 +67,7 @@ func (e *Engine) eligibleGroup(i, id int32) {
 		if why != numCauses {
 			left[out>>6] &^= 1 << (out & 63)
 			if lostAt != i {
-				e.dropCopy(lostAt, lost)
+				e.dropCopy(lostAt, id, lost)
 			}
 			lost, lostAt = why, nd.first+int32(out)
 			continue
@@ -82,7 +82,7 @@ func (e *Engine) eligibleGroup(i, id int32) {
 		return
 	}
 	if lostAt != i {
-		e.dropCopy(lostAt, lost)
+		e.dropCopy(lostAt, id, lost)
 	}
 	f := uint8(c.first())
 	p.out, p.vl = f, c.lanes[f]
@@ -94,11 +94,10 @@ func (e *Engine) eligibleGroup(i, id int32) {
 	e.enqueue(i, id)
 }
 
-// dropCopy counts a copy that could not be made.
-func (e *Engine) dropCopy(port int32, why Cause) {
+// dropCopy counts a copy of a packet that could not be made.
+func (e *Engine) dropCopy(port, id int32, why Cause) {
 	e.stat.Copies++
-	e.stat.Dropped[why]++
-	e.faults[port].drops[why]++
+	e.countDrop(port, &e.packets[id], why)
 }
 
 func (e *Engine) freeCopies(ci int32) {
@@ -145,32 +144,67 @@ func (e *Engine) takeCopy(c candidate, out, vl uint8) (id int32, last bool) {
 	ci := p.mc
 	cs := &e.groups.copies[ci]
 	cs.ports[out>>6] &^= 1 << (out & 63)
-	next := cs.first()
 	p.out, p.vl = out, vl
-	if next < 0 {
+	if cs.first() < 0 {
 		p.mc = -1
 		e.freeCopies(ci)
 		e.popHead(c.queue, c.input, c.packet)
 		return c.packet, true
 	}
-	if e.voq {
-		p.mc = -1
-		e.popHead(c.queue, c.input, c.packet)
-		p = &e.packets[c.packet]
-		p.mc, p.out, p.vl = ci, uint8(next), cs.lanes[next]
-		e.enqueue(c.input, c.packet)
-	} else {
-		p.out, p.vl = uint8(next), cs.lanes[next]
-		e.clearRequest(&e.in[c.input], c.input, out, vl)
-	}
 	id = e.newPacket()
-	e.packets[id] = e.packets[c.packet]
 	q := &e.packets[id]
-	q.mc, q.next, q.out, q.vl = -1, -1, out, vl
+	*q = e.packets[c.packet]
+	q.mc, q.next = -1, -1
 	q.flags &^= flagExposed
 	e.stat.live++
 	e.stat.Copies++
+	e.passOn(c.queue, c.input, c.packet, out, vl)
 	return id, false
+}
+
+// passOn lets a multicast packet wait for the outputs that are left after it has
+// been sent to one, or lost for it.
+func (e *Engine) passOn(qi, i, id int32, out, vl uint8) {
+	p := &e.packets[id]
+	ci := p.mc
+	cs := &e.groups.copies[ci]
+	next := uint8(cs.first())
+	if e.voq {
+		p.mc, p.out, p.vl = -1, out, vl
+		e.pop(qi, i, id)
+		p.mc, p.out, p.vl = ci, next, cs.lanes[next]
+		e.enqueue(i, id) // before the next one, which may follow it there at once
+		e.exposeHead(qi)
+		return
+	}
+	p.out, p.vl = next, cs.lanes[next]
+	if p.flags&flagExposed != 0 {
+		e.clearRequest(&e.in[i], i, out, vl)
+	} else if e.inLanes[qi].head == id {
+		e.expose(qi, id)
+	}
+}
+
+// dropHeadFor loses the head of a queue, or of a multicast packet the copy for an
+// output.
+func (e *Engine) dropHeadFor(qi int32, out uint8, why Cause) {
+	i, id := e.inputOf(qi), e.inLanes[qi].head
+	p := &e.packets[id]
+	port := e.nodes[e.in[i].node].first + int32(out)
+	if p.mc >= 0 {
+		cs := &e.groups.copies[p.mc]
+		cs.ports[out>>6] &^= 1 << (out & 63)
+		vl := cs.lanes[out]
+		if cs.first() >= 0 {
+			e.dropCopy(port, id, why)
+			e.passOn(qi, i, id, out, vl)
+			return
+		}
+		e.freeCopies(p.mc)
+		p.mc, p.out, p.vl = -1, out, vl
+	}
+	e.popHead(qi, i, id)
+	e.dropFor(port, i, id, why)
 }
 
 // endCopies takes back the requests of a multicast packet that is dropped.

@@ -1,11 +1,14 @@
 package dataplane
 
 import (
+	"cmp"
 	"fmt"
 	"math"
+	"slices"
 
 	"heddle/fabric"
 	"heddle/ib"
+	"heddle/sim/dataplane/wheel"
 )
 
 type ibLID = ib.LID
@@ -17,8 +20,9 @@ type host struct {
 	lid     ib.LID
 	lids    uint16
 	stopped bool
-	free    Time // until when it reads what has come
-	take    Rate // of reading
+	unread  int32 // packets that came, or will, and are not to be read yet
+	free    Time  // until when it reads what has come
+	take    Rate  // of reading
 	send    Rate
 	held    queue // packets that came while it was stopped
 }
@@ -70,19 +74,37 @@ func (e *Engine) Stop(h int) {
 		return
 	}
 	// What has not begun to be read waits; its blocks stay taken.
-	for ev := range e.q.All {
+	var waits []int32
+	e.q.Remove(func(ev wheel.Event) bool {
 		if ev.Key != uint32(evDeliver|h) {
-			continue
+			return false
 		}
-		if p := &e.packets[ev.Arg]; p.since >= e.now {
+		p := &e.packets[ev.Arg]
+		switch {
+		case p.flags&flagUnread != 0:
+		case p.since >= e.now:
 			p.flags |= flagUnread
-		} else {
+			x.unread++
+			waits = append(waits, ev.Arg)
+			return true
+		default:
 			x.free = max(x.free, Time(ev.At))
+		}
+		return false
+	})
+	slices.SortFunc(waits, func(a, b int32) int { return cmp.Compare(e.packets[a].tail, e.packets[b].tail) })
+	for _, id := range waits {
+		if t := e.packets[id].tail; t > e.now {
+			e.push(t, evDeliver, int32(h), id)
+		} else {
+			e.hold(x, id)
 		}
 	}
 	for v := range e.stride {
 		e.forgetReads(&e.outLanes[up*e.stride+v])
 	}
+	e.touched.add(up)
+	e.arbitrateTouched()
 }
 
 // forgetReads takes back reads that have not begun.

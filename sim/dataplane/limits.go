@@ -103,7 +103,7 @@ func (e *Engine) dropWaiting(oi int32, vl uint8, why Cause) {
 	ol := oi*e.stride + int32(vl)
 	for num := range nd.radix {
 		for e.requests[ol*e.words+num>>6]>>(num&63)&1 != 0 {
-			e.dropHead(e.headFor(nd.first+num, o.num, vl).queue, why)
+			e.dropHeadFor(e.headFor(nd.first+num, o.num, vl).queue, o.num, why)
 		}
 	}
 }

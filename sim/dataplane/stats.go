@@ -161,14 +161,18 @@ func (e *Engine) acknowledge(stream int32) {
 func (e *Engine) dropped(port, id int32, why Cause) {
 	p := &e.packets[id]
 	e.stat.live--
+	e.countDrop(port, p, why)
+	e.acknowledge(p.stream)
+	e.release(id)
+}
+
+func (e *Engine) countDrop(port int32, p *packet, why Cause) {
 	e.stat.Dropped[why]++
 	e.faults[port].drops[why]++
 	e.flows[p.stream].Dropped++
 	if e.hooks.OnDrop != nil {
 		e.hooks.OnDrop(&Drop{At: e.now, Created: p.created, Stream: int(p.stream), Seq: p.seq, Cause: why, Port: e.ref(port), DLID: p.dlid})
 	}
-	e.acknowledge(p.stream)
-	e.release(id)
 }
 
 // dropAt loses a packet at input i; its blocks come free at once.
@@ -185,15 +189,9 @@ func (e *Engine) dropFor(port, i, id int32, why Cause) {
 // dropRead loses a packet whose blocks come free anyway.
 func (e *Engine) dropRead(port, id int32, why Cause) { e.dropped(port, id, why) }
 
-// dropHead loses the head of a queue, for the output that it waits for.
+// dropHead loses the head of a queue for the output that it waits for.
 func (e *Engine) dropHead(qi int32, why Cause) {
-	i, id := e.inputOf(qi), e.inLanes[qi].head
-	out := e.nodes[e.in[i].node].first + int32(e.packets[id].out)
-	if e.packets[id].mc >= 0 {
-		e.endCopies(i, id)
-	}
-	e.popHead(qi, i, id)
-	e.dropFor(out, i, id, why)
+	e.dropHeadFor(qi, e.packets[e.inLanes[qi].head].out, why)
 }
 
 // dropNew loses a packet before it has a record.

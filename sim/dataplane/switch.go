@@ -126,12 +126,15 @@ func (e *Engine) expose(qi, id int32) {
 	nd := &e.nodes[in.node]
 	oi := nd.first + int32(p.out)
 	o := &e.out[oi]
-	if !o.active {
-		e.dropHead(qi, Inactive)
-		return
-	}
-	if e.isStalled(oi, p.vl) {
-		e.dropHead(qi, Stalled)
+	if p.mc >= 0 && !e.voq {
+		for out := range e.groups.copies[p.mc].each {
+			if why := e.refuses(nd.first+int32(out), e.groups.copies[p.mc].lanes[out]); why != numCauses {
+				e.dropHeadFor(qi, out, why) // and comes here again
+				return
+			}
+		}
+	} else if why := e.refuses(oi, p.vl); why != numCauses {
+		e.dropHead(qi, why)
 		return
 	}
 	if t := e.readyAt(nd, in, p, o); t > e.now {
@@ -148,6 +151,17 @@ func (e *Engine) expose(qi, id int32) {
 		return
 	}
 	e.request(oi, p.vl, i)
+}
+
+// refuses says why a lane of an output takes no packets now, numCauses: it does.
+func (e *Engine) refuses(oi int32, vl uint8) Cause {
+	if !e.out[oi].active {
+		return Inactive
+	}
+	if e.isStalled(oi, vl) {
+		return Stalled
+	}
+	return numCauses
 }
 
 // readyAt is when a packet may start so that its tail is in before the output
@@ -406,6 +420,19 @@ func (e *Engine) next(oi int32, o *outPort, vl uint8) (candidate, bool) {
 
 // popHead takes the head out of a queue and shows the next one.
 func (e *Engine) popHead(qi, i, id int32) {
+	e.pop(qi, i, id)
+	e.exposeHead(qi)
+}
+
+// exposeHead shows the head of a queue, if there is one.
+func (e *Engine) exposeHead(qi int32) {
+	if h := e.inLanes[qi].head; h >= 0 {
+		e.expose(qi, h)
+	}
+}
+
+// pop takes the head out of a queue.
+func (e *Engine) pop(qi, i, id int32) {
 	p, in := &e.packets[id], &e.in[i]
 	q := &e.inLanes[qi]
 	q.head = p.next
@@ -418,9 +445,6 @@ func (e *Engine) popHead(qi, i, id int32) {
 	}
 	if exposed && p.mc < 0 {
 		e.clearRequest(in, i, p.out, p.vl)
-	}
-	if q.head >= 0 {
-		e.expose(qi, q.head)
 	}
 }
 

@@ -77,8 +77,9 @@ func (e *Engine) toHost(o *outPort, ol, id int32) {
 	p, h := &e.packets[id], &e.hosts[o.sink]
 	head := e.now + o.cable
 	p.tail = head + o.busy - e.now
-	if h.stopped {
+	if h.stopped || h.unread > 0 {
 		p.flags |= flagUnread
+		h.unread++
 		e.push(p.tail, evDeliver, o.sink, id)
 		return
 	}
@@ -100,6 +101,7 @@ func (e *Engine) deliver(hi, id int32) {
 	in := &e.in[h.port]
 	if p.flags&flagLost != 0 {
 		if p.flags&flagUnread != 0 {
+			h.unread--
 			e.dropAt(h.port, id, LostOnWire)
 		} else {
 			e.dropRead(h.port, id, LostOnWire)
@@ -128,8 +130,7 @@ func (e *Engine) deliver(hi, id int32) {
 // hold keeps a packet at a host that has stopped, or begins to read it if the
 // host has resumed.
 func (e *Engine) hold(h *host, id int32) {
-	p := &e.packets[id]
-	p.next = -1
+	e.packets[id].next = -1
 	if h.held.tail >= 0 {
 		e.packets[h.held.tail].next = id
 	} else {
@@ -149,6 +150,7 @@ func (e *Engine) readHeld(h *host) {
 		p := &e.packets[id]
 		h.held.head = p.next
 		p.flags &^= flagUnread
+		h.unread--
 		rate := o.rate
 		if h.take.slower(rate) {
 			rate = h.take

@@ -235,6 +235,41 @@ func (q *Queue) nextBucket() int64 {
 	return -1
 }
 
+// Remove takes out the events for which drop is true. It takes time proportional
+// to the buckets.
+func (q *Queue) Remove(drop func(Event) bool) {
+	q.cur = slices.DeleteFunc(q.cur, drop)
+	q.n = len(q.cur)
+	for slot, i := range q.heads {
+		q.heads[slot] = -1
+		for i >= 0 {
+			n := &q.nodes[i]
+			next := n.next
+			if drop(n.ev) {
+				n.next, q.free = q.free, i
+			} else {
+				n.next, q.heads[slot] = q.heads[slot], i
+				q.n++
+			}
+			i = next
+		}
+		if q.heads[slot] < 0 {
+			w := slot >> 6
+			if q.words[w] &^= 1 << (slot & 63); q.words[w] == 0 {
+				q.sums[w>>6] &^= 1 << (w & 63)
+			}
+		}
+	}
+	var far heap.Heap[int64, int32]
+	for x := range q.far.All {
+		if e := (Event{x.Key, uint32(x.Tie >> 32), x.Value}); !drop(e) {
+			far.Push(x.Key, x.Tie, x.Value)
+			q.n++
+		}
+	}
+	q.far = far
+}
+
 // Clone returns a copy that shares nothing with q.
 func (q *Queue) Clone() *Queue {
 	c := *q

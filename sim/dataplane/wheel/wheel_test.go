@@ -36,6 +36,12 @@ func TestOrder(t *testing.T) {
 			if r.IntN(40) == 0 {
 				q = q.Clone()
 			}
+			if r.IntN(40) == 0 {
+				arg := int32(r.IntN(7) - 3)
+				q.Remove(func(e Event) bool { return e.Arg == arg })
+				model = slices.DeleteFunc(model, func(e Event) bool { return e.Arg == arg })
+				continue
+			}
 			slices.SortFunc(model, func(a, b Event) int {
 				if a.before(&b) {
 					return -1
