@@ -298,6 +298,14 @@ func parseSize(s string) (int64, bool) {
 	return v * unit, err == nil && v > 0 && v <= (1<<40)/unit
 }
 
+// Duty is the share of the time in which a source is on.
+func (s *Spec) Duty() float64 {
+	if s.Arrival != OnOff {
+		return 1
+	}
+	return float64(s.On) / float64(s.On+s.Off)
+}
+
 // matches reports whether a host is chosen by a list of name patterns.
 func (s *Spec) matches(h *Host) bool {
 	if len(s.Choose) == 0 {

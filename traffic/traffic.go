@@ -80,7 +80,7 @@ type Arrival uint8
 const (
 	Poisson   Arrival = iota // exponential gaps
 	Constant                 // equal gaps, the first packet at a random time
-	OnOff                    // bursts at the full rate of the link with silences between
+	OnOff                    // bursts at the rate that is given, with silences between
 	Closed                   // a new packet when one of Window is delivered
 	Saturated                // one is always ready
 )

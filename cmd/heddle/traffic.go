@@ -29,33 +29,36 @@ type trafficFlags struct {
 	workers        int
 	seed           uint64
 	time           time.Duration
+	packets        study.PacketOptions
 	flow, cutEach  bool
 	asJSON         bool
 	out            string
 }
 
 func newTraffic() *cobra.Command {
-	f := trafficFlags{engine: engineFlags{settings.New()}}
+	f := trafficFlags{engine: engineFlags{settings.New()}, packets: study.DefaultPackets()}
 	c := &cobra.Command{
 		Use:     "traffic --netlist FILE --pattern SPEC",
 		GroupID: "offline",
 		Short:   "Show what traffic gets on the routes of engines, and what the loss of a cable costs",
-		Long: `Computes routes of a netlist with one or more engines, sends traffic over them,
-and shows side by side what it gets: accepted and offered rates, fairness, the
-worst flow and the hottest cables.
+		Long: `Computes routes of a netlist with one or more engines, simulates packets on them,
+and shows side by side what traffic gets: accepted and offered rates, latency,
+fairness, the worst flow, the hottest cables, discards by cause, deadlocks.
 
-With --cut a cable is lost and the engine repairs its routes; with --cut-each
-every cable is lost in turn, and they are ranked by what their loss costs.
+With --cut a cable is lost and the engine repairs its routes, before traffic
+starts or, with @TIME, under traffic. With --cut-each every cable is lost in turn,
+and they are ranked by what their loss costs (always by max-min fair shares).
 
-With --flow the answer are max-min fair shares, in milliseconds. They are blind
+With --flow all answers are max-min fair shares, in milliseconds. They are blind
 to head-of-line blocking, latency and lanes in the network; see docs/traffic.md.
 
 A pattern is NAME[:ARGUMENT...][,KEY=VALUE...]. Several run at the same time.
 ` + patternUsage(),
-		Example: `  heddle topo gen fattree 648 | heddle traffic --netlist - --engine ftree,minhop --pattern permutation --flow
-  heddle traffic --netlist fabric.net --engine ftree --pattern shift:1 --cut spine-2:7 --flow
-  heddle traffic --netlist fabric.net --pattern permutation --seeds 4 --cut-each --flow --out results
-  heddle traffic --netlist fabric.net --pattern 'hot:5%:9,queue=host' --pattern 'pair:a>b,rate=10%' --flow`,
+		Example: `  heddle topo gen fattree 648 | heddle traffic --netlist - --engine ftree,minhop --pattern permutation
+  heddle traffic --netlist fabric.net --pattern random --load 0.1,0.3,0.5,0.7 --out results
+  heddle traffic --netlist fabric.net --engine ftree --pattern shift:1 --cut spine-2:7@150us
+  heddle traffic --netlist fabric.net --pattern permutation --seeds 4 --cut-each --flow
+  heddle traffic --netlist fabric.net --pattern 'hot:5%:9,queue=host' --pattern 'pair:a>b,rate=10%'`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
 	}
@@ -73,10 +76,14 @@ A pattern is NAME[:ARGUMENT...][,KEY=VALUE...]. Several run at the same time.
 	c.Flags().IntVar(&f.vls, "vls", 8, "data lanes that every link has, `1-15`")
 	c.Flags().IntVar(&f.seeds, "seeds", 1, "`N` seeds; results are their means")
 	c.Flags().Uint64Var(&f.seed, "seed", 1, "first `SEED`, of patterns and of engines that use random numbers")
-	c.Flags().DurationVar(&f.time, "time", time.Millisecond, "`TIME` for which traffic runs")
-	c.Flags().StringArrayVar(&f.cuts, "cut", nil, "lose the cable at `NODE:PORT`, by description, netlist ID or node GUID; may be repeated, all are lost together")
+	c.Flags().DurationVar(&f.time, "time", 300*time.Microsecond, "`TIME` for which traffic runs; collectives run to their end")
+	c.Flags().StringArrayVar(&f.cuts, "cut", nil, "lose the cable at `NODE:PORT`, by description, netlist ID or node GUID, from the start or, with @TIME, under traffic; may be repeated, all are lost together")
 	c.Flags().BoolVar(&f.cutEach, "cut-each", false, "lose each cable in turn, and rank all by what their loss costs")
-	c.Flags().BoolVar(&f.flow, "flow", false, "answer by max-min fair shares, in milliseconds")
+	c.Flags().DurationVar(&f.packets.Warmup, "warmup", f.packets.Warmup, "first part of --time, in which packets are not counted; hot spots need about 2ms of `TIME`")
+	c.Flags().IntVar(&f.packets.Buffer, "buffer", f.packets.Buffer, "input buffer of a port in `BYTES`, split equally among its lanes")
+	c.Flags().BoolVar(&f.packets.VOQ, "voq", false, "switches with a queue for each input, lane and output, in place of FIFOs")
+	c.Flags().DurationVar(&f.packets.RepairTime, "repair-time", f.packets.RepairTime, "`TIME` from a cut under traffic (--cut NODE:PORT@TIME) to the repaired tables in all switches")
+	c.Flags().BoolVar(&f.flow, "flow", false, "answer by max-min fair shares in place of packets, in milliseconds")
 	c.Flags().IntVar(&f.workers, "workers", 0, "`CORES` to use; 0 = all. The result is the same for any number")
 	c.Flags().BoolVar(&f.asJSON, "json", false, "print JSON")
 	c.Flags().StringVar(&f.out, "out", "", "`DIR` for an HTML page with plots that needs nothing else, and JSON")
@@ -150,6 +157,7 @@ func (f *trafficFlags) question(stdin io.Reader) (*study.Question, error) {
 	}
 	q := &study.Question{
 		Name: f.netlist.netlist, VLs: f.vls, Seeds: f.seeds, First: f.seed, Time: f.time, CutEach: f.cutEach, Flow: f.flow,
+		Packets: f.packets,
 	}
 	if q.Name == "-" {
 		q.Name = "standard input"
@@ -175,12 +183,8 @@ func (f *trafficFlags) question(stdin io.Reader) (*study.Question, error) {
 	if err := f.chooseEngines(q); err != nil {
 		return nil, err
 	}
-	for _, text := range f.cuts {
-		r, err := study.FindPort(q.Fabric, text)
-		if err != nil {
-			return nil, refused(err)
-		}
-		q.Cuts = append(q.Cuts, r)
+	if err := f.parseCuts(q); err != nil {
+		return nil, err
 	}
 	if err := f.readTraces(q); err != nil {
 		return nil, err
@@ -189,6 +193,33 @@ func (f *trafficFlags) question(stdin io.Reader) (*study.Question, error) {
 		return nil, refused(err)
 	}
 	return q, nil
+}
+
+// parseCuts reads the values of --cut: NODE:PORT or NODE:PORT@TIME.
+func (f *trafficFlags) parseCuts(q *study.Question) error {
+	for i, text := range f.cuts {
+		name, at, timed := strings.Cut(text, "@")
+		t := time.Duration(0)
+		if timed {
+			var err error
+			if t, err = time.ParseDuration(at); err != nil || t <= 0 {
+				return usagef("--cut %q: want NODE:PORT@TIME with a time above 0, such as 150us", text)
+			}
+			if f.flow {
+				return usagef("--cut %q: fair shares know no time of a cut; omit @%s, or --flow", text, at)
+			}
+		}
+		if i > 0 && t != q.Packets.CutAt {
+			return usagef("--cut %q: all cables are lost at the same time", text)
+		}
+		q.Packets.CutAt = t
+		r, err := study.FindPort(q.Fabric, name)
+		if err != nil {
+			return refused(err)
+		}
+		q.Cuts = append(q.Cuts, r)
+	}
+	return nil
 }
 
 // refused is an input that has no answer: exit status 2.

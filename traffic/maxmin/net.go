@@ -50,6 +50,9 @@ func (n *Net) in(h int32) int32  { return n.out(h) + 1 }
 // Channels is the number of channels.
 func (n *Net) Channels() int { return len(n.capacity) }
 
+// Gone reports whether a host has lost its link.
+func (n *Net) Gone(h int32) bool { return n.gone[h] }
+
 // Capacity is the data rate of a channel in Gb/s.
 func (n *Net) Capacity(c int32) float64 { return n.capacity[c] }
 
@@ -159,7 +162,7 @@ func (b *builder) missing(i int, s *traffic.Stream, load float64) {
 
 // stream adds the flows of a stream by the source model.
 func (b *builder) stream(i int, d *traffic.Demand, s *traffic.Stream, load float64) {
-	rate := load * s.Rate
+	rate := load * s.Rate * d.Spec.Duty()
 	if d.Spec.Arrival == traffic.Saturated || d.Spec.Arrival == traffic.Closed {
 		rate = 1
 	}
@@ -325,7 +328,7 @@ func (b *builder) group(i int, d *traffic.Demand, s *traffic.Stream, mlid ib.LID
 	}
 	got := n.flood(tree, s.Src, func(c int32) { b.use(c, 1) })
 	f := Flow{Demand: i, Src: s.Src, Dst: -1, Dests: int32(len(d.Members) - 1)}
-	f.Offered = load * s.Rate * n.hosts[s.Src].Gbps
+	f.Offered = load * s.Rate * d.Spec.Duty() * n.hosts[s.Src].Gbps
 	if d.Spec.Arrival == traffic.Saturated || d.Spec.Arrival == traffic.Closed {
 		f.Offered = n.hosts[s.Src].Gbps
 	}

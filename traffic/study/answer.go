@@ -119,6 +119,8 @@ type Cut struct {
 	Disconnected int64    `json:"disconnected_pairs"` // that no cable connects any more
 	Points       []*Point `json:"points"`
 	Hottest      []Use    `json:"hottest"`
+
+	series *series
 }
 
 // Cost is what the loss of a cable costs, once routes are repaired.

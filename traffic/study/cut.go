@@ -189,12 +189,15 @@ func (r *runner) cut(s *state, e *Engine) error {
 		x.Problem = err.Error()
 	}
 	x.Disconnected = v.DisconnectedPairs
+	if !q.Flow && q.Packets.CutAt > 0 {
+		after = &state{g: s.g, t: s.t, later: after}
+	}
 	sub := &Engine{Name: e.Name}
 	r.what = e.Name + " after the cut"
 	if err := r.points(after, sub); err != nil {
 		return err
 	}
-	x.Points, x.Hottest = sub.Points, sub.Hottest
+	x.Points, x.Hottest, x.series = sub.Points, sub.Hottest, sub.series
 	return nil
 }
 
@@ -213,9 +216,13 @@ func (r *runner) cutEach(s *state, e *Engine) error {
 	if len(e.Points) == 0 {
 		return nil
 	}
-	base := e.Points[len(e.Points)-1]
 	one := *q
+	one.Flow = true
 	one.Options.Workers = 1 // cables are asked in parallel
+	base, err := one.ask(r.ctx, s, load)
+	if base == nil {
+		return err
+	}
 	r.all(e.Name+", cables", len(list), func(i int) {
 		cut := list[i : i+1]
 		after, _, err := one.without(s, q.engines(e.Name), cut)

@@ -2,30 +2,327 @@ package study
 
 import (
 	"context"
+	"fmt"
+	"slices"
+	"time"
 
+	"heddle/fabric"
+	"heddle/ib"
+	"heddle/route"
+	"heddle/sim/dataplane"
 	"heddle/traffic"
 	"heddle/traffic/maxmin"
 )
 
-// PacketOptions configure packets.
-type PacketOptions struct{}
-
-// PacketPoint is what only packets can tell.
-type PacketPoint struct{}
-
-type packetOutcome struct{}
-
-func (q *Question) checkPackets() error {
-	return wrong("flow", "packets are not supported yet; ask for max-min fair shares")
+// PacketOptions are the model of packets where neither netlist nor tables say it.
+type PacketOptions struct {
+	// Warmup is the first part of Question.Time, in which nothing is counted.
+	Warmup time.Duration
+	Buffer int // bytes of the input buffer of a port, split equally among its lanes
+	VOQ    bool
+	// CutAt is when Question.Cuts are lost under traffic, RepairTime how long after
+	// that the repaired tables are in all switches; 0: lost from the start.
+	CutAt, RepairTime time.Duration
 }
-
-func (q *Question) packetModel() []string { return nil }
-
-func (q *Question) runPackets(context.Context, *state, *maxmin.Net, []*traffic.Demand, float64, uint64) (*outcome, error) {
-	return nil, nil
-}
-
-func packetSummary([]*outcome) *PacketPoint { return nil }
 
 // DefaultPackets are the usual options.
-func DefaultPackets() PacketOptions { return PacketOptions{} }
+func DefaultPackets() PacketOptions {
+	return PacketOptions{Warmup: 100 * time.Microsecond, Buffer: 65536, RepairTime: 100 * time.Microsecond}
+}
+
+// checkPackets reports questions that packets cannot answer.
+func (q *Question) checkPackets() error {
+	o := &q.Packets
+	if o.Warmup < 0 || o.Warmup >= q.Time {
+		return wrong("warmup", "%v; want less than the time of %v, so that something is counted", o.Warmup, q.Time)
+	}
+	if o.CutAt != 0 && (o.CutAt < 0 || o.CutAt >= q.Time || len(q.Cuts) == 0) {
+		return wrong("cut", "the cable is lost at %v, and the run lasts for %v", o.CutAt, q.Time)
+	}
+	if o.RepairTime < 0 {
+		return wrong("repair-time", "%v; want 0 or more", o.RepairTime)
+	}
+	levels := 0
+	for _, s := range q.Specs {
+		bytes := s.Payload + overhead
+		if lane := o.Buffer / 64 / q.VLs; lane < dataplane.Blocks(bytes) {
+			return wrong("buffer", "%d bytes for %d lanes are %d blocks of 64 bytes for each; a packet with %d bytes of payload needs %d and could never start",
+				o.Buffer, q.VLs, lane, s.Payload, dataplane.Blocks(bytes))
+		}
+		if s.SL >= 0 {
+			levels++
+		}
+	}
+	if levels > 0 && levels < len(q.Specs) {
+		return wrong("pattern", "sl= is given for some patterns; packets need it for all or for none")
+	}
+	if q.CutEach {
+		return q.checkFlow()
+	}
+	return nil
+}
+
+// packetModel says what the numbers mean.
+func (q *Question) packetModel() []string {
+	queueing := "one FIFO for each input and lane, which blocks behind its head"
+	if q.Packets.VOQ {
+		queueing = "a queue for each input, lane and output (VoQ)"
+	}
+	out := []string{
+		fmt.Sprintf("Packets with credits of 64 bytes; cut-through switches with %v of delay and %s.",
+			dataplane.Defaults().SwitchDelay, queueing),
+		fmt.Sprintf("%d bytes of buffer for each port, split equally among %d lanes; 2 m of cable; packet lifetimes are unlimited.",
+			q.Packets.Buffer, q.VLs),
+	}
+	if q.Packets.Warmup > 0 {
+		out = append(out, fmt.Sprintf("The first %v are not counted.", q.Packets.Warmup))
+	}
+	if q.Packets.CutAt > 0 {
+		out = append(out, fmt.Sprintf("The cut is at %v under traffic; %v later all switches have the repaired tables.",
+			q.Packets.CutAt, q.Packets.RepairTime))
+	}
+	return out
+}
+
+// packetRun is one run of the packet simulator.
+type packetRun struct {
+	q     *Question
+	s     *state
+	net   *maxmin.Net
+	e     *dataplane.Engine
+	plain *dataplane.Plain
+	t     *route.Tables // in the switches now
+	load  float64
+
+	host     []int      // by host: end port of the engine
+	streams  []streamOf // by stream of the engine
+	gone     []flowRate // streams of hosts without a link
+	programs []*program // of collectives
+	posts    []post     // of traces, by time
+	before   []dataplane.PortCounters
+	lanes    [][]uint64
+	out      *outcome
+	sw       []int32
+}
+
+// streamOf says what a stream of the engine is.
+type streamOf struct {
+	demand, src, dst, dests int32
+	offered                 float64 // Gb/s, for sources without a rate of their own
+	bytes                   int
+}
+
+// post is a message of a trace.
+type post struct {
+	at      dataplane.Time
+	stream  int
+	packets uint64
+}
+
+// runPackets answers for one load and seed; nil: interrupted before anything was
+// counted.
+func (q *Question) runPackets(ctx context.Context, s *state, net *maxmin.Net, demands []*traffic.Demand, load float64, seed uint64) (*outcome, error) {
+	r := &packetRun{q: q, s: s, net: net, load: load, sw: q.Fabric.SwitchNodes()}
+	if err := r.build(seed); err != nil {
+		return nil, err
+	}
+	for i, d := range demands {
+		if err := r.add(i, d); err != nil {
+			return nil, fmt.Errorf("pattern %q: %w", d.Spec.Text, err)
+		}
+	}
+	slices.SortStableFunc(r.posts, func(a, b post) int { return int(a.at - b.at) })
+	return r.run(ctx)
+}
+
+// build makes the engine: the fabric without lost cables, and the tables.
+func (r *packetRun) build(seed uint64) error {
+	q := r.q
+	top, err := dataplane.FromFabric(q.Fabric, dataplane.DefaultCable)
+	if err != nil {
+		return err
+	}
+	top.Links = slices.DeleteFunc(top.Links, func(l dataplane.Link) bool {
+		return slices.Contains(r.s.cuts, l.A) || slices.Contains(r.s.cuts, l.B)
+	})
+	r.plain = dataplane.NewPlain(top, q.VLs)
+	r.write(r.s)
+	for i := range q.Fabric.Nodes {
+		for j := range q.Fabric.Nodes[i].Ports {
+			if l := q.Fabric.Nodes[i].Ports[j].LID; l != 0 {
+				r.plain.Attr[i][j].LID = l
+			}
+		}
+	}
+	c := dataplane.Defaults()
+	c.Seed, c.Lanes = seed, q.VLs
+	c.Buffer, c.HostBuffer = q.Packets.Buffer/64, q.Packets.Buffer/64
+	if q.Packets.VOQ {
+		c.Input = dataplane.VOQ
+	}
+	place := map[fabric.Ref]int{}
+	for h := range q.hosts {
+		place[q.hosts[h].Port] = h
+	}
+	var hostOf []int32 // by end port
+	if q.Specs[0].SL < 0 {
+		c.SL = func(src, dst int) ib.SL {
+			a, b := hostOf[src], hostOf[dst]
+			if a < 0 || b < 0 {
+				return 0
+			}
+			return r.t.PathSL(q.hosts[a].Switch, q.hosts[b].LID)
+		}
+	}
+	if r.e, err = dataplane.New(top, r.plain, c); err != nil {
+		return err
+	}
+	r.host = make([]int, len(q.hosts))
+	for p := range r.e.NumEnds() {
+		h, ok := place[r.e.HostPort(p)]
+		if !ok {
+			hostOf = append(hostOf, -1)
+			continue
+		}
+		hostOf = append(hostOf, int32(h))
+		r.host[h] = p
+	}
+	return nil
+}
+
+// write puts tables into the switches. Hosts use their service levels at once.
+func (r *packetRun) write(s *state) {
+	r.t = s.t
+	for i, n := range r.sw {
+		r.plain.LFT[n] = s.t.LFT[i]
+	}
+	index := map[int32]int32{}
+	for i, n := range r.sw {
+		index[n] = int32(i)
+		r.plain.MFT[n] = nil
+	}
+	if m := s.t.Multicast; m != nil {
+		for k := range m.Trees {
+			tree := &m.Trees[k]
+			for i, sw := range tree.Switches {
+				n := r.sw[sw]
+				if r.plain.MFT[n] == nil {
+					r.plain.MFT[n] = map[ib.LID]dataplane.PortMask{}
+				}
+				r.plain.MFT[n][tree.MLID] = dataplane.PortMask(tree.Ports[i])
+			}
+		}
+	}
+	vls := uint8(r.q.VLs)
+	r.plain.SLtoVL = func(node int32, in, out uint8, sl ib.SL) ib.VL {
+		if i, ok := index[node]; ok {
+			return s.t.VL(i, in, out, sl, vls)
+		}
+		return ib.VL(uint8(sl) % vls)
+	}
+}
+
+// add adds a demand.
+func (r *packetRun) add(i int, d *traffic.Demand) error {
+	for k := range d.Streams {
+		if err := r.stream(i, d, &d.Streams[k]); err != nil {
+			return err
+		}
+	}
+	if len(d.Steps) > 0 {
+		p, err := newProgram(r, i, d)
+		if err != nil {
+			return err
+		}
+		r.programs = append(r.programs, p)
+	}
+	place := map[[2]int32]int{}
+	for _, m := range d.Messages {
+		at := dataplane.FromDuration(m.At)
+		if m.At >= r.q.Time || r.net.Gone(m.Src) {
+			continue
+		}
+		k := [2]int32{m.Src, m.Dst}
+		s, ok := place[k]
+		if !ok {
+			var err error
+			if s, err = r.posted(i, d, m.Src, m.Dst); err != nil {
+				return err
+			}
+			place[k] = s
+		}
+		r.posts = append(r.posts, post{at, s, packetsOf(m.Bytes, d.Spec)})
+	}
+	return nil
+}
+
+// packetsOf is how many packets a message has. The last one counts as a full one.
+func packetsOf(bytes int64, s *traffic.Spec) uint64 {
+	return uint64((bytes + int64(s.Payload) - 1) / int64(s.Payload))
+}
+
+// posted adds a stream that sends what it is told to.
+func (r *packetRun) posted(i int, d *traffic.Demand, src, dst int32) (int, error) {
+	n, err := r.e.AddStream(dataplane.Stream{
+		Src: r.host[src], To: dataplane.To(r.host[dst]), Bytes: d.Spec.Payload + overhead, Arrival: dataplane.Posted,
+		SL: ib.SL(max(d.Spec.SL, 0)),
+	})
+	r.streams = append(r.streams, streamOf{demand: int32(i), src: src, dst: dst, dests: 1, bytes: d.Spec.Payload + overhead})
+	return n, err
+}
+
+// stream adds a stream of a demand.
+func (r *packetRun) stream(i int, d *traffic.Demand, s *traffic.Stream) error {
+	spec, h := d.Spec, &r.q.hosts[s.Src]
+	of := streamOf{demand: int32(i), src: s.Src, dst: s.To, dests: 1, bytes: spec.Payload + overhead}
+	if len(s.Among) > 0 {
+		of.dst, of.dests = -1, int32(len(s.Among)-1)
+	}
+	if d.Members != nil {
+		of.dests = int32(len(d.Members) - 1)
+	}
+	if r.net.Gone(s.Src) {
+		offered := h.Gbps * s.Rate * r.load * spec.Duty()
+		r.gone = append(r.gone, flowRate{demand: of.demand, src: of.src, dst: of.dst, dests: of.dests, offered: offered, lost: 1})
+		return nil
+	}
+	x := dataplane.Stream{
+		Src: r.host[s.Src], To: r.destination(i, d, s), Bytes: of.bytes, SL: ib.SL(max(spec.SL, 0)),
+		Start: dataplane.FromDuration(spec.Start), End: dataplane.FromDuration(spec.End), Window: spec.Window,
+		On: dataplane.FromDuration(spec.On), Off: dataplane.FromDuration(spec.Off),
+		Queue: [...]dataplane.Sharing{
+			traffic.QueueLane: dataplane.LaneQueue, traffic.QueueDestination: dataplane.DestQueue,
+			traffic.QueueHost: dataplane.HostQueue, traffic.QueueStream: dataplane.OwnQueue,
+		}[spec.Queue],
+		Arrival: [...]dataplane.Arrival{
+			traffic.Poisson: dataplane.Poisson, traffic.Constant: dataplane.Constant, traffic.OnOff: dataplane.OnOff,
+			traffic.Closed: dataplane.Closed, traffic.Saturated: dataplane.Saturated,
+		}[spec.Arrival],
+	}
+	if x.Arrival == dataplane.Saturated || x.Arrival == dataplane.Closed {
+		of.offered = h.Gbps
+	} else {
+		x.Gap = dataplane.Time(float64(of.bytes) * 8000 / (h.Gbps * s.Rate * r.load))
+	}
+	_, err := r.e.AddStream(x)
+	r.streams = append(r.streams, of)
+	return err
+}
+
+func (r *packetRun) destination(i int, d *traffic.Demand, s *traffic.Stream) dataplane.Destination {
+	if d.Members != nil {
+		return dataplane.ToGroup(groupOf(i))
+	}
+	if len(s.Among) == 0 {
+		return dataplane.To(r.host[s.To])
+	}
+	list := make([]int, len(s.Among))
+	for k, h := range s.Among {
+		list[k] = r.host[h]
+	}
+	to := dataplane.ToAmong(list)
+	if s.To >= 0 {
+		to = to.Mixed(s.Share, r.host[s.To])
+	}
+	return to
+}

@@ -55,6 +55,7 @@ type outcome struct {
 	seconds, ideal    float64 // of a collective
 	series            *series
 	packets           *packetOutcome
+	lanes             [][]uint64 // packets by channel and lane
 }
 
 // points answers for all loads and seeds.
@@ -192,6 +193,7 @@ func (q *Question) heat(e *Engine, outs []*outcome) {
 	net := outs[0].net
 	n := net.Channels()
 	list := make([]Use, 0, n)
+	of := map[string]int32{} // channel, by From
 	sums := [3][]float64{make([]float64, n), make([]float64, n), make([]float64, n)}
 	for _, o := range outs {
 		for i, from := range [][]float64{o.used, o.asked, o.wait} {
@@ -211,10 +213,42 @@ func (q *Question) heat(e *Engine, outs []*outcome) {
 		// A full cable from a host says that the host sends.
 		if (u.Used > 0 || u.Wait > 0) && q.Fabric.Nodes[from.Node].IsSwitch() {
 			list = append(list, u)
+			of[u.From] = c
 		}
 	}
 	slices.SortStableFunc(list, func(a, b Use) int {
 		return cmp.Or(cmp.Compare(b.Asked, a.Asked), cmp.Compare(b.Wait, a.Wait), cmp.Compare(b.Used, a.Used))
 	})
 	e.Hottest = list[:min(len(list), shownUses)]
+	for i := range e.Hottest {
+		e.Hottest[i].Lanes = laneShares(outs, of[e.Hottest[i].From])
+	}
+}
+
+// laneShares are the shares of the packets on a channel by lane, up to the last
+// lane with any; nil if only the first one has any.
+func laneShares(outs []*outcome, c int32) (out []float64) {
+	if outs[0].lanes == nil {
+		return nil
+	}
+	sum, last := 0.0, 0
+	for _, o := range outs {
+		for v, n := range o.lanes[c] {
+			if v == len(out) {
+				out = append(out, 0)
+			}
+			out[v] += float64(n)
+			sum += float64(n)
+			if n > 0 {
+				last = max(last, v)
+			}
+		}
+	}
+	if last == 0 {
+		return nil
+	}
+	for v := range out {
+		out[v] /= sum
+	}
+	return out[:last+1]
 }

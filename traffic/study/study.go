@@ -170,6 +170,8 @@ type state struct {
 	g    *fabric.Graph
 	t    *route.Tables
 	cuts []fabric.Ref
+	// later is the state after cuts under traffic, nil: none.
+	later *state
 }
 
 // Answer computes the answer.

@@ -1,8 +1,11 @@
 package study
 
 import (
+	"cmp"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -193,7 +196,8 @@ func (e *Engine) costText(w io.Writer) {
 	if e.Cables == 0 {
 		return
 	}
-	fmt.Fprintf(w, "\nloss of each cable, %s: %d of %d asked; accepted compared with the whole fabric, routes repaired\n", e.Name, len(e.Costs)+len(e.Unanswered), e.Cables)
+	fmt.Fprintf(w, "\nloss of each cable, %s, by max-min fair shares: %d of %d asked; compared with the whole fabric, routes repaired\n",
+		e.Name, len(e.Costs)+len(e.Unanswered), e.Cables)
 	for _, inner := range []bool{true, false} {
 		var list []Cost
 		free := 0
@@ -232,4 +236,73 @@ func (e *Engine) costText(w io.Writer) {
 }
 
 // packetTable is what only packets can tell.
-func (a *Answer) packetTable(io.Writer) {}
+func (a *Answer) packetTable(w io.Writer) {
+	if a.Mode != "packets" {
+		return
+	}
+	fmt.Fprint(w, "\nlatency in µs from creation to the last byte at the host, and in the network\n")
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "engine\tload\tmean\tp50\tp90\tp99\tp99.9\tmax\tnetwork p50\tp99\tdelivered\tdiscards")
+	for _, e := range a.Engines {
+		for _, p := range e.Points {
+			p.Packets.row(t, e.Name, p.Load)
+		}
+		if e.Cut != nil {
+			for _, p := range e.Cut.Points {
+				p.Packets.row(t, e.Name+" cut", p.Load)
+			}
+		}
+	}
+	t.Flush()
+	for _, e := range a.Engines {
+		for _, p := range e.Points {
+			p.Packets.warn(w, fmt.Sprintf("%s, load %g", e.Name, p.Load), p.Seeds)
+		}
+		if e.Cut != nil {
+			for _, p := range e.Cut.Points {
+				p.Packets.warn(w, fmt.Sprintf("%s after the cut, load %g", e.Name, p.Load), p.Seeds)
+			}
+		}
+	}
+}
+
+func (p *PacketPoint) row(w io.Writer, name string, load float64) {
+	if p == nil {
+		return
+	}
+	fmt.Fprintf(w, "%s\t%g", name, load)
+	for _, x := range []float64{p.Mean, p.P50, p.P90, p.P99, p.P999, p.Max, p.NetP50, p.NetP99} {
+		fmt.Fprintf(w, "\t%.4g", x)
+	}
+	fmt.Fprintf(w, "\t%.0f\t%s\n", p.Delivered, p.discards())
+}
+
+// discards lists the causes, the most frequent first.
+func (p *PacketPoint) discards() string {
+	if len(p.Discards) == 0 {
+		return "none"
+	}
+	causes := slices.SortedFunc(maps.Keys(p.Discards), func(a, b string) int {
+		return cmp.Or(cmp.Compare(p.Discards[b], p.Discards[a]), cmp.Compare(a, b))
+	})
+	for i, c := range causes {
+		causes[i] = fmt.Sprintf("%.0f %s", p.Discards[c], c)
+	}
+	return strings.Join(causes, ", ")
+}
+
+// warn reports deadlocks, and collectives that did not end.
+func (p *PacketPoint) warn(w io.Writer, name string, seeds int) {
+	if p == nil {
+		return
+	}
+	if p.Deadlocks > 0 {
+		fmt.Fprintf(w, "\nDEADLOCK: %s, in %d of %d seeds\n", name, p.Deadlocks, seeds)
+		for _, line := range p.Deadlock {
+			fmt.Fprintf(w, "  %s\n", line)
+		}
+	}
+	if p.Unfinished > 0 {
+		fmt.Fprintf(w, "%s: a collective did not end in %d of %d seeds\n", name, p.Unfinished, seeds)
+	}
+}
