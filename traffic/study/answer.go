@@ -121,6 +121,7 @@ type Cut struct {
 	Hottest      []Use    `json:"hottest"`
 
 	series *series
+	marks  []float64 // µs: the cut and the repair, under traffic
 }
 
 // Cost is what the loss of a cable costs, once routes are repaired.

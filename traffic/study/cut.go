@@ -191,6 +191,7 @@ func (r *runner) cut(s *state, e *Engine) error {
 	x.Disconnected = v.DisconnectedPairs
 	if !q.Flow && q.Packets.CutAt > 0 {
 		after = &state{g: s.g, t: s.t, later: after}
+		x.marks = []float64{micros(q.Packets.CutAt), micros(q.Packets.CutAt + q.Packets.RepairTime)}
 	}
 	sub := &Engine{Name: e.Name}
 	r.what = e.Name + " after the cut"

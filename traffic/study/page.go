@@ -1,6 +1,160 @@
 package study
 
-import "io"
+import (
+	_ "embed"
+	"fmt"
+	"html/template"
+	"io"
+	"math"
+)
 
-// HTML writes the answer as one page that needs nothing else.
-func (a *Answer) HTML(w io.Writer) error { return a.Text(w) }
+//go:embed page.html
+var pageText string
+
+var pageTemplate = template.Must(template.New("traffic").Parse(pageText))
+
+// HTML writes the answer as one page that needs nothing else, with plots as SVG.
+func (a *Answer) HTML(w io.Writer) error { return pageTemplate.Execute(w, page{a}) }
+
+// page is an Answer with what its page computes.
+type page struct{ *Answer }
+
+// AskedText says which seeds were asked.
+func (p page) AskedText() string { return p.asked() }
+
+// IsPackets reports the mode.
+func (p page) IsPackets() bool { return p.Mode == "packets" }
+
+// line is a row of the results.
+type line struct {
+	Name, More string
+	P          *Point
+}
+
+// Lines are the results of all engines and loads, before and after cuts.
+func (p page) Lines() (out []line) {
+	add := func(name string, list []*Point) {
+		for _, x := range list {
+			more := ""
+			if x.Seconds > 0 {
+				more = fmt.Sprintf("takes %s, ideally %s", seconds(x.Seconds), seconds(x.Ideal))
+			}
+			if x.Lost > 0 {
+				more += fmt.Sprintf(" %.2g %% without a route", x.Lost*100)
+			}
+			out = append(out, line{name, more, x})
+		}
+	}
+	for _, e := range p.Engines {
+		add(e.Name, e.Points)
+		if e.Cut != nil {
+			add(e.Name+" after the cut", e.Cut.Points)
+		}
+	}
+	return out
+}
+
+// NameOf is the engine and load of packets.
+func (p page) NameOf(x *PacketPoint) string {
+	for _, l := range p.Lines() {
+		if l.P.Packets == x {
+			return fmt.Sprintf("%s, load %g", l.Name, l.P.Load)
+		}
+	}
+	return ""
+}
+
+// DiscardsText lists discards by cause.
+func (p *PacketPoint) DiscardsText() string { return p.discards() }
+
+// rankedCost is a row of the ranking.
+type rankedCost struct {
+	Cost
+	Rank    int
+	Percent float64
+}
+
+// costsInPage is how many cables the page ranks.
+const costsInPage = 40
+
+// TopCosts are the dearest cables.
+func (e *Engine) TopCosts() (out []rankedCost) {
+	for i, c := range e.Costs[:min(len(e.Costs), costsInPage)] {
+		out = append(out, rankedCost{c, i + 1, c.Cost * 100})
+	}
+	return out
+}
+
+// Plots are those over the load, with several loads, and those over time.
+func (p page) Plots() (out []template.HTML) {
+	loads := 0
+	for _, e := range p.Engines {
+		loads = max(loads, len(e.Points))
+	}
+	if loads > 1 {
+		out = append(out, p.overLoad("Accepted over load", "share of the links", false, func(x *Point) float64 { return x.Accepted }))
+		if p.IsPackets() {
+			for _, q := range []struct {
+				name string
+				of   func(x *PacketPoint) float64
+			}{{"Median latency", func(x *PacketPoint) float64 { return x.P50 }}, {"p99 of latency", func(x *PacketPoint) float64 { return x.P99 }}} {
+				out = append(out, p.overLoad(q.name+" over load", "µs", true, func(x *Point) float64 { return q.of(x.Packets) }))
+			}
+		}
+	}
+	for _, e := range p.Engines {
+		if e.series != nil {
+			out = append(out, p.overTime("Rates over time, "+e.Name, e.series, nil))
+		}
+		if e.Cut != nil && e.Cut.series != nil {
+			out = append(out, p.overTime("Rates over time, "+e.Name+", with the cut", e.Cut.series, e.Cut.marks))
+		}
+	}
+	return out
+}
+
+func (p page) overLoad(title, y string, log bool, of func(x *Point) float64) template.HTML {
+	g := plot{title: title, x: "load", y: y, log: log}
+	add := func(name string, list []*Point) {
+		c := curve{name: name}
+		for _, x := range list {
+			c.at, c.value = append(c.at, x.Load), append(c.value, of(x))
+		}
+		if len(list) > 0 {
+			g.curves = append(g.curves, c)
+		}
+	}
+	for _, e := range p.Engines {
+		add(e.Name, e.Points)
+		if e.Cut != nil {
+			add(e.Name+" cut", e.Cut.Points)
+		}
+	}
+	return g.svg()
+}
+
+// overTime draws the rates of patterns; each value holds for an interval.
+func (p page) overTime(title string, s *series, marks []float64) template.HTML {
+	g := plot{title: title + " (first seed)", x: "µs", y: "Gb/s", marks: marks}
+	for k, rates := range s.rates {
+		c := curve{name: p.Patterns[k].Text}
+		for i, v := range rates {
+			if i+1 < len(s.at) {
+				c.at, c.value = append(c.at, s.at[i], s.at[i+1]), append(c.value, v, v)
+			}
+		}
+		g.curves = append(g.curves, c)
+	}
+	return g.svg()
+}
+
+// mapRows is the most switches that a heat map shows: the hottest.
+const mapRows = 200
+
+// finite replaces what has no place in a plot.
+func finite(x float64) float64 {
+	if math.IsNaN(x) || math.IsInf(x, 0) {
+		return 0
+	}
+	return x
+}

@@ -180,10 +180,11 @@ func (q *Question) flowName(f *flowRate) string {
 // shownUses is how many of the hottest channels an answer lists.
 const shownUses = 10
 
-// cableHeat is the use of a port's sending side.
+// cableHeat is the use of the sending side of a switch port.
 type cableHeat struct {
 	node int32
 	port uint8
+	name string // of the node
 	peer string
 	used float64
 }
@@ -209,7 +210,9 @@ func (q *Question) heat(e *Engine, outs []*outcome) {
 		if g := net.Capacity(c); g > 0 {
 			u.Used, u.Asked = sums[0][c]/g, sums[1][c]/g
 		}
-		e.heat = append(e.heat, cableHeat{from.Node, from.Port, u.To, u.Used})
+		if q.Fabric.Nodes[from.Node].IsSwitch() {
+			e.heat = append(e.heat, cableHeat{from.Node, from.Port, q.name.node(from.Node), u.To, u.Used})
+		}
 		// A full cable from a host says that the host sends.
 		if (u.Used > 0 || u.Wait > 0) && q.Fabric.Nodes[from.Node].IsSwitch() {
 			list = append(list, u)
