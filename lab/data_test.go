@@ -142,3 +142,48 @@ func TestCutUnderTraffic(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestTrafficPatterns: patterns start and stop while the simulation runs, at reduced rates.
+func TestTrafficPatterns(t *testing.T) {
+	f, err := fabric.Generate(fabric.XGFT{Children: []int{4, 4}, Parents: []int{1, 2}}, fabric.GenerateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, m := bringUp(t, f, sim.Config{Seed: 1}, DefaultConfig())
+	first, err := c.Sim.StartTraffic("shift:1,source=constant", 1, 100_000) // before there are LIDs
+	if err != nil || first.Scale <= 0 || first.Scale >= 1 || first.Rate < 99_999 || first.Rate > 100_001 {
+		t.Fatalf("%v, %v", first, err)
+	}
+	if err := c.RunUntil(time.Minute, m.Up); err != nil {
+		t.Fatal(err)
+	}
+	before := c.Sim.ListTraffic()[0]
+	c.Run(100 * time.Millisecond)
+	after := c.Sim.ListTraffic()[0]
+	if n := after.Delivered - before.Delivered; n < 9_900 || n > 10_100 || after.Dropped != 0 {
+		t.Errorf("%d packets in 0.1 s of 100,000 packets a second, %d lost", n, after.Dropped)
+	}
+	if err := c.Sim.StopTraffic(1); err != nil {
+		t.Fatal(err)
+	}
+	c.Run(10 * time.Millisecond)
+	end := c.Sim.ListTraffic()[0]
+	c.Run(100 * time.Millisecond)
+	if last := c.Sim.ListTraffic()[0]; !last.Ended || last.Created != end.Created || last.Delivered != last.Created {
+		t.Errorf("after its end: %v, then %v", end, last)
+	}
+	for _, line := range []string{
+		"traffic start nothing", "traffic start shift:1 0", "traffic start shift:1,source=saturated", "traffic start ring-all-reduce:1MiB",
+		"traffic stop 9", "traffic start random,hosts=nobody", "traffic start", "traffic frob",
+	} {
+		if out, err := c.Sim.Exec(line); err == nil {
+			t.Errorf("%s: accepted: %s", line, out)
+		}
+	}
+	if n := len(c.Sim.ListTraffic()); n != 1 {
+		t.Errorf("%d patterns after refused ones, want 1", n)
+	}
+	if out, err := c.Sim.Exec("traffic"); err != nil || out == "" {
+		t.Errorf("list: %q, %v", out, err)
+	}
+}

@@ -46,6 +46,7 @@ func init() {
 		{"vport", `up|down A[p] INDEX | lid A[p] INDEX own|BY | [A[p]]`, "bring a virtual function up or down, choose whose LID it uses, or list them", (*Subnet).cmdVPort},
 		{"vm", `place NAME A[p] INDEX [GUID] [own] | move NAME A[p] INDEX | detach|remove NAME | [NAME]`, "place, migrate and remove VMs, or list them", (*Subnet).cmdVM},
 		{"probe", `FROM TO [PKEY]`, "send a packet, between VMs, ports A[p] and functions A[p].INDEX, to a GID or LID", (*Subnet).cmdProbe},
+		{"traffic", `start PATTERN [PACKETS/S] | stop [N] | [list]`, "send packets between hosts, at rates that this machine simulates in real time", (*Subnet).cmdTraffic},
 		{"stats", ``, "print the counters of the subnet", (*Subnet).cmdStats},
 		{"start", ``, "accepted for ibsim's scripts, does nothing", func(*Subnet, []string, *strings.Builder) error { return nil }},
 		{"verbose", `[N]`, "accepted for ibsim's scripts, does nothing", func(*Subnet, []string, *strings.Builder) error { return nil }},

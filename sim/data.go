@@ -28,6 +28,8 @@ type data struct {
 	shown  []dataplane.PortCounters
 	lanes  []laneShown // by port and lane, for detail attributes
 	vls    int32
+
+	traffic []Traffic // patterns that were started
 }
 
 type laneShown struct {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -32,7 +33,12 @@ type simFlags struct {
 	lidsPer    int
 	ignoreLIDs bool
 	hypers     []string
+	traffic    []string
+	packets    float64
 }
+
+// noTraffic as a pattern: none.
+const noTraffic = "none"
 
 func (f *simFlags) register(fs *pflag.FlagSet) {
 	fs.Uint64Var(&f.seed, "seed", 1, "`SEED` of all random choices")
@@ -44,6 +50,8 @@ func (f *simFlags) register(fs *pflag.FlagSet) {
 	fs.DurationVar(&f.trapGap, "trap-interval", time.Second, "minimum `TIME` between repetitions of a trap")
 	fs.StringSliceVar(&f.hypers, "hypervisors", nil, "make every host a hypervisor: `MODEL,N[,own]`, model shared, vswitch or vport with N functions each; own: VPorts ask for LIDs of their own")
 	fs.BoolVar(&f.ignoreLIDs, "ignore-lids", false, "ignore the LIDs of the netlist")
+	fs.StringArrayVar(&f.traffic, "traffic", f.traffic, "`PATTERN` of packets that hosts send (see 'heddle traffic'); give it again for another; none = no packets")
+	fs.Float64Var(&f.packets, "traffic-rate", cmp.Or(f.packets, sim.PacketsPerSecond), "most packets a second that a pattern makes, all hosts together: `NUMBER`; rates of the pattern are reduced to it")
 	fs.IntVar(&f.lidsPer, "lids-per-port", 0, "preset `N` LIDs for each CA port (a power of two), in port-GUID order; 0 = none")
 }
 
@@ -73,6 +81,14 @@ func (f *simFlags) subnet(fab *fabric.Fabric, cfg sim.Config, dos []string) (*si
 	}
 	if err := f.addHypervisors(fab, s); err != nil {
 		return nil, err
+	}
+	for _, p := range f.traffic {
+		if p == noTraffic {
+			continue
+		}
+		if _, err := s.StartTraffic(p, f.seed, f.packets); err != nil {
+			return nil, usagef("--traffic %s: %v", p, err)
+		}
 	}
 	for _, line := range dos {
 		if _, err := s.Exec(line); err != nil {

@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"heddle/fabric"
+	"heddle/ib"
 	"heddle/sim/ibsimd"
 	"heddle/sim/live"
 	"heddle/sim/umadfs"
@@ -21,8 +22,12 @@ type upFlags struct {
 	node, socket string
 }
 
+// gentle is how many packets a second hosts send by default, so that counters move.
+const gentle = 2000
+
 func newUp() *cobra.Command {
 	f := upFlags{smFlags: newSMFlags()}
+	f.sim.traffic, f.sim.packets = []string{"random"}, gentle
 	c := &cobra.Command{
 		Use:     "up",
 		GroupID: "sim",
@@ -30,7 +35,8 @@ func newUp() *cobra.Command {
 		Long: `Simulates a fat tree of 648 hosts (or the fabric of --topo or --netlist), manages
 it, and serves the API and the status page on 127.0.0.1:7480. Prints SUBNET UP.
 
-Real tools can attach to the simulated subnet while it runs, by ibsim-run and
+Hosts send a little, so that counters move (--traffic). Real tools can attach to
+the simulated subnet while it runs, by ibsim-run and
 'heddle attach', under the name of --socket. Commands on
 standard input take links and nodes down and up ('help' lists them).`,
 		Example: `  heddle up
@@ -77,6 +83,9 @@ func (f *upFlags) run(cmd *cobra.Command) error {
 		return err
 	}
 	defer st.Close()
+	if fab.Count(ib.NodeCA) < 2 && !cmd.Flags().Changed("traffic") {
+		f.sim.traffic = nil // nobody to send to
+	}
 	s, err := f.sim.subnet(fab, simCfg, dos)
 	if err != nil {
 		return err

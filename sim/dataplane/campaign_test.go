@@ -294,7 +294,7 @@ func (x *trial) fault() {
 }
 
 // heal undoes all faults, so that what is left can drain: packets would go round
-// for ever in a loop of the tables.
+// forever in a loop of the tables.
 func (x *trial) heal() {
 	for i, row := range x.routes {
 		copy(x.p.LFT[i], row)

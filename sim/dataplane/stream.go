@@ -173,6 +173,9 @@ func (e *Engine) AddStream(s Stream) (int, error) {
 	return n, nil
 }
 
+// EndStream has a stream make no more packets.
+func (e *Engine) EndStream(n int) { e.streams[n].End = min(e.streams[n].End, e.now) }
+
 // pulls reports whether a stream makes a packet when the port can take one.
 func (s *stream) pulls() bool {
 	return s.Arrival == Saturated || s.Arrival == Closed || s.Arrival == Posted
@@ -329,6 +332,9 @@ func (e *Engine) make(si int32) {
 		if e.cfg.SL != nil {
 			sl = e.cfg.SL(s.Src, int(dst))
 		}
+	}
+	if dlid == 0 && !s.pulls() {
+		return // the destination has no LID yet, so there is no path to it
 	}
 	h := &e.hosts[s.Src]
 	vl := e.tables.Lane(h.ref.Node, 0, h.ref.Port, sl)

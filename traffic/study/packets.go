@@ -11,6 +11,7 @@ import (
 	"heddle/route"
 	"heddle/sim/dataplane"
 	"heddle/traffic"
+	"heddle/traffic/inject"
 	"heddle/traffic/maxmin"
 )
 
@@ -286,43 +287,14 @@ func (r *packetRun) stream(i int, d *traffic.Demand, s *traffic.Stream) error {
 		r.gone = append(r.gone, flowRate{demand: of.demand, src: of.src, dst: of.dst, dests: of.dests, offered: offered, lost: 1})
 		return nil
 	}
-	x := dataplane.Stream{
-		Src: r.host[s.Src], To: r.destination(i, d, s), Bytes: of.bytes, SL: ib.SL(max(spec.SL, 0)),
-		Start: dataplane.FromDuration(spec.Start), End: dataplane.FromDuration(spec.End), Window: spec.Window,
-		On: dataplane.FromDuration(spec.On), Off: dataplane.FromDuration(spec.Off),
-		Queue: [...]dataplane.Sharing{
-			traffic.QueueLane: dataplane.LaneQueue, traffic.QueueDestination: dataplane.DestQueue,
-			traffic.QueueHost: dataplane.HostQueue, traffic.QueueStream: dataplane.OwnQueue,
-		}[spec.Queue],
-		Arrival: [...]dataplane.Arrival{
-			traffic.Poisson: dataplane.Poisson, traffic.Constant: dataplane.Constant, traffic.OnOff: dataplane.OnOff,
-			traffic.Closed: dataplane.Closed, traffic.Saturated: dataplane.Saturated,
-		}[spec.Arrival],
+	x := inject.Ends(r.host).Stream(spec, s, h.Gbps*s.Rate*r.load)
+	if d.Members != nil {
+		x.To = dataplane.ToGroup(groupOf(i))
 	}
 	if x.Arrival == dataplane.Saturated || x.Arrival == dataplane.Closed {
 		of.offered = h.Gbps
-	} else {
-		x.Gap = dataplane.Time(float64(of.bytes) * 8000 / (h.Gbps * s.Rate * r.load))
 	}
 	_, err := r.e.AddStream(x)
 	r.streams = append(r.streams, of)
 	return err
-}
-
-func (r *packetRun) destination(i int, d *traffic.Demand, s *traffic.Stream) dataplane.Destination {
-	if d.Members != nil {
-		return dataplane.ToGroup(groupOf(i))
-	}
-	if len(s.Among) == 0 {
-		return dataplane.To(r.host[s.To])
-	}
-	list := make([]int, len(s.Among))
-	for k, h := range s.Among {
-		list[k] = r.host[h]
-	}
-	to := dataplane.ToAmong(list)
-	if s.To >= 0 {
-		to = to.Mixed(s.Share, r.host[s.To])
-	}
-	return to
 }
