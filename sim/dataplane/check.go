@@ -90,7 +90,7 @@ func (e *Engine) checkAwake() error {
 			}
 			continue
 		}
-		if o.armed || o.gate > e.now {
+		if o.armed || o.gated || o.gate > e.now {
 			continue // events of this very instant are still to come
 		}
 		for v := range e.stride {

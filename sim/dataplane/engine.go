@@ -73,7 +73,7 @@ func New(t *Topology, tables Tables, c Config) (*Engine, error) {
 		return nil, err
 	}
 	e := &Engine{
-		cfg: c, top: t, tables: tables, q: wheel.New(6, 16), freePacket: -1, freeRead: -1, groups: groups{free: -1},
+		cfg: c, top: t, tables: tables, q: newWheel(t), freePacket: -1, freeRead: -1, groups: groups{free: -1},
 		voq: c.Input == VOQ, lazy: c.Input == FIFO && c.Reads == 1, stride: int32(c.Lanes), shared: map[sendKey]int32{},
 	}
 	e.stat = &Stats{}
@@ -89,6 +89,18 @@ func New(t *Topology, tables Tables, c Config) (*Engine, error) {
 		e.startDetector()
 	}
 	return e, nil
+}
+
+// newWheel fits the buckets to the number of ports, which the number of events at
+// full load is proportional to: some to a bucket. It spans 2 or 4 µs.
+func newWheel(t *Topology) *wheel.Queue {
+	switch n := len(t.Links); {
+	case n < 300:
+		return wheel.New(7, 14)
+	case n < 5000:
+		return wheel.New(6, 16)
+	}
+	return wheel.New(5, 17)
 }
 
 // addNodes lays out nodes and ports: those of the topology, then an end port for
@@ -254,7 +266,8 @@ func (e *Engine) setPort(p int32, a *PortAttr) {
 	in.active = up && (a.State == ib.StateActive || a.State == ib.StateArmed)
 	in.filter = a.FilterIn
 	f := &e.faults[p]
-	f.filterOut, f.hoqLife, f.stallCount = a.FilterOut, a.HOQLife, a.StallCount
+	f.hoqLife, f.stallCount = a.HOQLife, a.StallCount
+	o.filter, o.limited = a.FilterOut, a.HOQLife != Never
 	o.maxBytes = a.MTU + maxOverhead
 	if !a.Rate.Unlimited() {
 		o.rate = a.Rate

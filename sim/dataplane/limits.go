@@ -4,7 +4,6 @@ package dataplane
 type portFaults struct {
 	hoqLife    Time
 	stallCount uint8
-	filterOut  bool
 	cut        bool // its cable is cut
 	linked     bool // it is not down
 	drops      [NumCauses]uint64

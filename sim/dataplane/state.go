@@ -47,6 +47,9 @@ type outPort struct {
 	armed    bool  // an event will come at busy
 	gated    bool  // an event will come at gate
 	active   bool  // sends data
+	filter   bool  // partition filter
+	limited  bool  // it has a head of queue life
+	_        [6]byte
 }
 
 // inPort is the receiving side of a port.
@@ -64,6 +67,7 @@ type inPort struct {
 	filter  bool // partition filter
 	words   uint64
 	packets uint64
+	_       [8]byte
 }
 
 // outLane is a lane of an output, with the credits for the buffer at the far end.
@@ -142,6 +146,7 @@ const (
 	flagBadEnd              // cut through from a link that failed: the next node drops it
 	flagExposed             // head of its queue, and counted at its output
 	flagUnread              // waits at a host that has stopped
+	flagClosed              // its source waits for its end
 )
 
 // Events, in the order of one instant: what happens to packets, then what comes

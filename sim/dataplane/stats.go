@@ -147,14 +147,14 @@ func (e *Engine) delivered(hi int32, p *packet) {
 			Bytes: int(p.bytes), SL: p.sl, Lane: ib.VL(p.lane),
 		})
 	}
-	e.acknowledge(p.stream)
+	if p.flags&flagClosed != 0 {
+		e.acknowledge(p.stream)
+	}
 }
 
 // acknowledge tells the source of a closed loop that a packet is gone.
 func (e *Engine) acknowledge(stream int32) {
-	if s := &e.streams[stream]; s.Arrival == Closed {
-		e.push(e.now+s.AckDelay, evAck, stream, 0)
-	}
+	e.push(e.now+e.streams[stream].AckDelay, evAck, stream, 0)
 }
 
 // dropped counts a lost packet and releases it.
@@ -162,7 +162,9 @@ func (e *Engine) dropped(port, id int32, why Cause) {
 	p := &e.packets[id]
 	e.stat.live--
 	e.countDrop(port, p, why)
-	e.acknowledge(p.stream)
+	if p.flags&flagClosed != 0 {
+		e.acknowledge(p.stream)
+	}
 	e.release(id)
 }
 

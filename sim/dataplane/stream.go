@@ -359,6 +359,9 @@ func (e *Engine) make(si int32) {
 		created: e.now, next: -1, stream: si, dst: dst, seq: seq, mc: -1, dlid: dlid, bytes: uint16(s.Bytes),
 		blocks: uint16(Blocks(s.Bytes)), lane: uint8(vl), sl: sl,
 	}
+	if s.Arrival == Closed {
+		e.packets[id].flags = flagClosed
+	}
 	e.stat.live++
 	e.enqueueSend(q, id)
 }

@@ -45,8 +45,7 @@ func (e *Engine) eligible(i, id int32) {
 		return
 	}
 	nd := &e.nodes[in.node]
-	key := e.streams[p.stream].pkey
-	if in.filter && !e.tables.Admits(nd.ref, in.num, false, key) {
+	if in.filter && !e.tables.Admits(nd.ref, in.num, false, e.streams[p.stream].pkey) {
 		e.dropAt(i, id, FilteredIn)
 		return
 	}
@@ -84,7 +83,7 @@ func (e *Engine) leave(nd *node, in *inPort, out uint8, p *packet) (vl uint8, wh
 	if p.bytes > o.maxBytes {
 		return 0, TooLong
 	}
-	if e.faults[oi].filterOut && !e.tables.Admits(nd.ref, out, true, e.streams[p.stream].pkey) {
+	if o.filter && !e.tables.Admits(nd.ref, out, true, e.streams[p.stream].pkey) {
 		return 0, FilteredOut
 	}
 	if e.isStalled(oi, uint8(v)) {
@@ -143,7 +142,7 @@ func (e *Engine) expose(qi, id int32) {
 	}
 	p.flags |= flagExposed
 	p.since = e.now
-	if e.faults[oi].hoqLife != Never || nd.life != Never {
+	if o.limited || nd.life != Never {
 		e.armLimit(qi, oi, nd, p)
 	}
 	if p.mc >= 0 {

@@ -112,27 +112,6 @@ func (x *tree) usedUplinks(e *Engine, p Tables, perm []int) (up, inside int) {
 	return len(used), inside
 }
 
-func BenchmarkUniform648(b *testing.B) {
-	x := newTree(b, fabric.FatTree{Hosts: 648}, qdr)
-	c := Defaults()
-	c.DetectEvery = -1
-	e := mustNew(b, x.top, x.tables(1), c)
-	for h := range e.NumHosts() {
-		mustAdd(b, e, Stream{Src: h, To: ToAny(), Bytes: rc2k})
-	}
-	e.Run(100 * Microsecond)
-	b.ReportAllocs()
-	b.ResetTimer()
-	ev, del, start := e.Events(), e.Stats().Delivered, e.Now()
-	for i := range b.N {
-		e.Run(start + Time(i+1)*10*Microsecond)
-	}
-	b.ReportMetric(float64(e.Events()-ev)/b.Elapsed().Seconds()/1e6, "Mevents/s")
-	b.ReportMetric(float64(e.Stats().Delivered-del)/b.Elapsed().Seconds()/1e6, "Mpackets/s")
-	b.ReportMetric(float64(e.Events()-ev)/float64(e.Stats().Delivered-del), "events/packet")
-	b.ReportMetric(float64(e.Stats().Delivered-del)/648/float64(e.Now()-start)*float64(qdr.Time(rc2k)), "accepted")
-}
-
 // lanes are the tables of the tree, and the service levels of vftree: Algorithm 1
 // of W. L. Guay et al. (2011) on its leaves.
 func (x *tree) lanes(n int) (*Plain, func(src, dst int) ib.SL) {

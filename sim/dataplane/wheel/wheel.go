@@ -77,6 +77,11 @@ func New(shift, buckets uint) *Queue {
 	return q
 }
 
+// Bytes is the memory that the queue has reserved, without that of far events.
+func (q *Queue) Bytes() int {
+	return 16*cap(q.cur) + 24*cap(q.nodes) + 4*cap(q.heads) + 8*(cap(q.words)+cap(q.sums))
+}
+
 // Len is the number of events.
 func (q *Queue) Len() int { return q.n }
 
