@@ -320,6 +320,21 @@ func (x *trial) check() {
 	}
 }
 
+// split goes on with a copy, while the original goes on by itself; both must do
+// the same.
+func (x *trial) split() {
+	was := x.e
+	x.e = was.Clone(nil)
+	x.e.SetHooks(was.hooks)
+	was.SetHooks(Hooks{})
+	at := was.Now() + Time(x.r.IntN(40))*Microsecond
+	was.Run(at)
+	x.e.Run(at)
+	if a, b := was.Stats(), x.e.Stats(); *a != *b || was.Events() != x.e.Events() {
+		x.fail("%v: the copy has delivered %d packets with hash %x, the original %d with %x", at, b.Delivered, b.Hash, a.Delivered, a.Hash)
+	}
+}
+
 func (x *trial) run(t *testing.T) uint64 {
 	faults := !x.heavy && x.r.IntN(3) > 0
 	for x.e.Now() < trialTime && x.broken == "" {
@@ -328,6 +343,8 @@ func (x *trial) run(t *testing.T) uint64 {
 		if faults {
 			x.fault()
 			x.check()
+		} else if x.r.IntN(6) == 0 {
+			x.split()
 		}
 	}
 	x.e.Run(max(x.e.Now(), trialTime))
