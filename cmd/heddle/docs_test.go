@@ -157,7 +157,7 @@ func unindent(s string) string {
 // its flags.
 func TestDocumentedCommands(t *testing.T) {
 	texts := map[string]string{}
-	for _, name := range []string{"README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md"} {
+	for _, name := range []string{"README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs/traffic.md"} {
 		b, err := os.ReadFile("../../" + name)
 		if err != nil {
 			t.Fatal(err)
@@ -187,7 +187,7 @@ func TestDocumentedCommands(t *testing.T) {
 var (
 	wordOnly = regexp.MustCompile(`^[a-z]+$`)
 	quoted   = regexp.MustCompile("[`']((?:bin/)?heddle [^`'\n]+)[`']")
-	inLine   = regexp.MustCompile(`(?m)(?:^|[ |;])((?:bin/)?heddle (?:up|sm|plan|ctl|sim|attach|topo|route|version|help|completion)\b[^|;>\n]*)`)
+	inLine   = regexp.MustCompile(`(?m)(?:^|[ |;])((?:bin/)?heddle (?:up|sm|plan|ctl|sim|attach|topo|route|traffic|version|help|completion)\b[^|;>\n]*)`)
 )
 
 // commandLines are the heddle commands in a text: in code quotes, and at the
