@@ -143,6 +143,48 @@ func TestCutUnderTraffic(t *testing.T) {
 	}
 }
 
+// TestLoaded: a cable is cut under a manager that nobody tells of it.
+func TestLoaded(t *testing.T) {
+	f, err := fabric.Generate(fabric.XGFT{Children: []int{4, 4}, Parents: []int{1, 4}}, fabric.GenerateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	slowLinks(f)
+	dc := dataplane.Defaults()
+	dc.Seed, dc.Checks = 1, true
+	l, err := NewLoaded(f, DefaultConfig(), dc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range l.Engine.NumHosts() {
+		s := dataplane.Stream{Src: i, To: dataplane.To((i + 5) % l.Engine.NumHosts()), Bytes: 2048 + dataplane.OverheadRC}
+		if _, err := l.Engine.AddStream(s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	l.RunTo(dataplane.Millisecond)
+	if l.Engine.Now() != dataplane.Millisecond || l.Engine.Stats().Delivered == 0 {
+		t.Fatalf("at %v %d packets are delivered", l.Engine.Now(), l.Engine.Stats().Delivered)
+	}
+	for a := range f.Links {
+		if f.Nodes[a.Node].IsSwitch() && f.Nodes[f.Port(a).Peer.Node].IsSwitch() && l.Engine.Port(a).XmitPackets > 0 {
+			if err := l.Cut(a); err != nil {
+				t.Fatal(err)
+			}
+			break
+		}
+	}
+	l.RunTo(20 * dataplane.Millisecond)
+	lost := l.Engine.Stats().Drops()
+	l.RunTo(40 * dataplane.Millisecond)
+	if now := l.Engine.Stats().Drops(); lost == 0 || now != lost {
+		t.Errorf("%d packets lost in 19 ms after the cut, %d in 39 ms", lost, now)
+	}
+	if err := l.Engine.Check(); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestTrafficPatterns: patterns start and stop while the simulation runs, at reduced rates.
 func TestTrafficPatterns(t *testing.T) {
 	f, err := fabric.Generate(fabric.XGFT{Children: []int{4, 4}, Parents: []int{1, 2}}, fabric.GenerateOptions{})

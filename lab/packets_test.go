@@ -29,35 +29,11 @@ func load(t testing.TB, c *Cluster, m *Manager, seed uint64) *dataplane.Engine {
 	t.Helper()
 	dc := dataplane.Defaults()
 	dc.Seed, dc.Checks = seed, true
-	var ports []ib.GUID // of the engine's end ports
-	var known *fabric.Graph
-	at := map[ib.GUID]*fabric.EndPort{}
-	dc.SL = func(src, dst int) ib.SL {
-		s := m.Snap
-		if s == nil || s.Tables == nil || s.Graph == nil {
-			return 0
-		}
-		if s.Graph != known {
-			known = s.Graph
-			clear(at)
-			for i := range known.EndPorts {
-				at[known.EndPorts[i].GUID] = &known.EndPorts[i]
-			}
-		}
-		from, to := at[ports[src]], at[ports[dst]]
-		if from == nil || to == nil || from.Switch < 0 {
-			return 0
-		}
-		return s.Tables.PathSL(from.Switch, to.LID)
-	}
-	e, err := c.Sim.StartData(dc, dataplane.DefaultCable)
+	l, err := Load(c, m, dc)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i := range e.NumEnds() {
-		r := e.HostPort(i)
-		ports = append(ports, c.Fabric.Port(r).GUID)
-	}
+	e := l.Engine
 	for i := range e.NumHosts() {
 		if _, err := e.AddStream(dataplane.Stream{Src: i, To: dataplane.ToAny(), Bytes: 2048 + dataplane.OverheadRC, Queue: dataplane.OwnQueue}); err != nil {
 			t.Fatal(err)

@@ -23,6 +23,7 @@ const XmitWaitTick = 22 * time.Nanosecond
 // that is looked up after it, and none before.
 type data struct {
 	engine *dataplane.Engine
+	began  mad.Time // the engine's time 0
 	dirty  []int32 // nodes whose ports must be read again
 	marked []bool  // by node: in dirty
 	shown  []dataplane.PortCounters
@@ -39,7 +40,7 @@ type laneShown struct {
 
 // StartData adds a data plane to the subnet, with no traffic yet. Cables are those
 // of the fabric that the Subnet was built from; each has the delay of delay. The
-// engine's streams send from now on; its hooks must not call the Subnet.
+// engine's time begins now, at 0; its hooks must not call the Subnet.
 func (s *Subnet) StartData(c dataplane.Config, delay dataplane.Time) (*dataplane.Engine, error) {
 	if s.data != nil {
 		return nil, errors.New("sim: the data plane is on already")
@@ -53,8 +54,7 @@ func (s *Subnet) StartData(c dataplane.Config, delay dataplane.Time) (*dataplane
 	if err != nil {
 		return nil, err
 	}
-	e.Run(dataTime(s.k.now))
-	s.data = &data{engine: e, marked: make([]bool, len(s.devs)), shown: make([]dataplane.PortCounters, len(s.ports)), vls: int32(c.Lanes)}
+	s.data = &data{engine: e, began: s.k.now, marked: make([]bool, len(s.devs)), shown: make([]dataplane.PortCounters, len(s.ports)), vls: int32(c.Lanes)}
 	s.data.lanes = make([]laneShown, len(s.ports)*c.Lanes)
 	return e, nil
 }
@@ -95,14 +95,11 @@ func (s *Subnet) PaceData(every time.Duration) {
 	})
 }
 
-// dataTime is t for the engine.
-func dataTime(t mad.Time) dataplane.Time { return dataplane.Time(t) * dataplane.Nanosecond }
-
 // catchUp runs the data plane to t, where the tables are as they were since the
 // last call.
 func (s *Subnet) catchUp(t mad.Time) {
 	s.refreshData()
-	s.data.engine.Run(dataTime(t))
+	s.data.engine.Run(dataplane.FromDuration(t.Sub(s.data.began)))
 }
 
 // refreshData has the engine read again what has changed.
