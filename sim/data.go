@@ -24,8 +24,8 @@ const XmitWaitTick = 22 * time.Nanosecond
 type data struct {
 	engine *dataplane.Engine
 	began  mad.Time // the engine's time 0
-	dirty  []int32 // nodes whose ports must be read again
-	marked []bool  // by node: in dirty
+	dirty  []int32  // nodes whose ports must be read again
+	marked []bool   // by node: in dirty
 	shown  []dataplane.PortCounters
 	lanes  []laneShown // by port and lane, for detail attributes
 	vls    int32
