@@ -17,9 +17,9 @@ func TestAllocations(t *testing.T) {
 			mustAdd(t, e, Stream{Src: h, To: ToAny(), Bytes: rc2k})
 			mustAdd(t, e, Stream{Src: h, To: ToAny(), SL: 1, Bytes: 30, Arrival: Poisson, Gap: Microsecond, Queue: LaneQueue})
 		}
-		at := 2 * Millisecond
+		at := Millisecond
 		e.Run(at)
-		if n := testing.AllocsPerRun(20, func() {
+		if n := testing.AllocsPerRun(10, func() {
 			at += 50 * Microsecond
 			e.Run(at)
 		}); n != 0 {

@@ -41,6 +41,9 @@ func (t Time) String() string {
 	if ps == 0 {
 		return time.Duration(ns).String()
 	}
+	if ns == 0 {
+		return strconv.FormatInt(int64(ps), 10) + "ps"
+	}
 	return time.Duration(ns).String() + "+" + strconv.FormatInt(int64(ps), 10) + "ps"
 }
 

@@ -312,7 +312,17 @@ func (e *Engine) refill(si int32) {
 		}
 	}
 	s.last = e.now
-	e.make(si)
+	if e.make(si) {
+		return
+	}
+	// The host's port has no lane for it. The next one may go elsewhere, at the time
+	// at which this one would have left.
+	s = &e.streams[si]
+	if s.Arrival == Closed {
+		s.away--
+	}
+	s.timed = true
+	e.push(e.now+max(1, e.out[e.hosts[s.Src].port].rate.Time(s.Bytes)), evSource, si, 0)
 }
 
 // acked is the end of a packet of a closed loop at its source.
@@ -321,8 +331,8 @@ func (e *Engine) acked(si int32) {
 	e.refill(si)
 }
 
-// make makes a packet and puts it into its queue.
-func (e *Engine) make(si int32) {
+// make makes a packet and puts it into its queue; false: it was lost at once.
+func (e *Engine) make(si int32) bool {
 	s := &e.streams[si]
 	s.made++
 	dst := e.drawDest(s)
@@ -347,12 +357,12 @@ func (e *Engine) make(si int32) {
 	}
 	if uint8(vl) >= e.out[h.port].vls {
 		e.dropNew(si, NoLane)
-		return
+		return false
 	}
 	q := e.sendQueueOf(s, si, dst, int32(vl))
 	if x := &e.sendq[q]; x.limit > 0 && x.n >= x.limit {
 		e.dropNew(si, SourceFull)
-		return
+		return false
 	}
 	id := e.newPacket()
 	e.packets[id] = packet{
@@ -364,6 +374,7 @@ func (e *Engine) make(si int32) {
 	}
 	e.stat.live++
 	e.enqueueSend(q, id)
+	return true
 }
 
 // drawDest draws the end port that a packet is for, -1: a group.
