@@ -163,10 +163,18 @@ func TestRefusals(t *testing.T) {
 	n := chain(qdr, qdr)
 	e := mustNew(t, &n.Topology, n.tables(1), testConfig())
 	for _, s := range []Stream{
-		{Src: 9, To: To(1), Bytes: rc2k}, {Src: 0, To: To(9), Bytes: rc2k}, {Src: 0, To: To(0), Bytes: rc2k}, {Src: 0, To: To(1), Bytes: 5},
-		{Src: 0, To: To(1), Bytes: 9000}, {Src: 0, To: To(1), Bytes: rc2k, Arrival: Poisson}, {Src: 0, To: To(1), Bytes: rc2k, Arrival: Closed},
-		{Src: 0, To: ToAmong([]int{0}), Bytes: rc2k}, {Src: 0, To: ToGroup(7), Bytes: rc2k}, {Src: 0, To: To(1), Bytes: rc2k, Queue: LaneQueue},
-		{Src: 0, To: To(1), Bytes: rc2k, Start: 5, End: 4}, {Src: 0, To: To(1), Bytes: rc2k, Arrival: OnOff, Gap: 1},
+		{Src: 9, To: To(1), Bytes: rc2k},
+		{Src: 0, To: To(9), Bytes: rc2k},
+		{Src: 0, To: To(0), Bytes: rc2k},
+		{Src: 0, To: To(1), Bytes: 5},
+		{Src: 0, To: To(1), Bytes: 9000},
+		{Src: 0, To: To(1), Bytes: rc2k, Arrival: Poisson},
+		{Src: 0, To: To(1), Bytes: rc2k, Arrival: Closed},
+		{Src: 0, To: ToAmong([]int{0}), Bytes: rc2k},
+		{Src: 0, To: ToGroup(7), Bytes: rc2k},
+		{Src: 0, To: To(1), Bytes: rc2k, Queue: LaneQueue},
+		{Src: 0, To: To(1), Bytes: rc2k, Start: 5, End: 4},
+		{Src: 0, To: To(1), Bytes: rc2k, Arrival: OnOff, Gap: 1},
 	} {
 		if _, err := e.AddStream(s); err == nil {
 			t.Errorf("accepted %+v", s)

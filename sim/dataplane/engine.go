@@ -330,15 +330,15 @@ func (e *Engine) Next() Time {
 	if e.q.Len() == 0 {
 		return Never
 	}
-	return Time(e.q.Next())
+	return Time(e.q.Peek())
 }
 
 // Run processes all events before until, and leaves the time there. What the
 // caller changes then comes before the packets of that instant.
 func (e *Engine) Run(until Time) {
-	for e.q.Len() > 0 {
-		t := e.q.Next()
-		if Time(t) >= until {
+	for {
+		t, ok := e.q.NextBefore(int64(until))
+		if !ok {
 			break
 		}
 		e.now, e.running = Time(t), true

@@ -13,6 +13,7 @@
 package wheel
 
 import (
+	"math"
 	"math/bits"
 	"slices"
 
@@ -130,15 +131,39 @@ func (q *Queue) insert(e Event) {
 	q.cur = c
 }
 
-// Next is the time of the first event. The queue must not be empty.
-func (q *Queue) Next() int64 {
-	if len(q.cur) == 0 {
-		q.advance()
+// Peek is the time of the first event. The queue must not be empty.
+func (q *Queue) Peek() int64 {
+	if n := len(q.cur); n > 0 {
+		return q.cur[n-1].At
 	}
-	return q.cur[len(q.cur)-1].At
+	t := int64(math.MaxInt64)
+	if d := q.nextBucket(); d >= 0 {
+		for i := q.heads[(q.base+d)&q.mask]; i >= 0; i = q.nodes[i].next {
+			t = min(t, q.nodes[i].ev.At)
+		}
+	}
+	if q.far.Len() > 0 {
+		t = min(t, q.far.Min().Key)
+	}
+	return t
 }
 
-// PopAt takes out the first event if its time is t, which Next has returned.
+// NextBefore is the time of the first event, if that is before limit; PopAt takes
+// it out. The wheel does not turn past limit, so that events at limit and later
+// can still be put into their buckets: in the current one they cost more.
+func (q *Queue) NextBefore(limit int64) (t int64, ok bool) {
+	if len(q.cur) == 0 {
+		b := q.firstBucket()
+		if b < 0 || b<<q.shift >= limit {
+			return 0, false
+		}
+		q.turn(b)
+	}
+	t = q.cur[len(q.cur)-1].At
+	return t, t < limit
+}
+
+// PopAt takes out the first event if its time is t, which NextBefore has returned.
 func (q *Queue) PopAt(t int64) (Event, bool) {
 	n := len(q.cur) - 1
 	if n < 0 || q.cur[n].At != t {
@@ -150,8 +175,9 @@ func (q *Queue) PopAt(t int64) (Event, bool) {
 	return e, true
 }
 
-// advance makes the next bucket with events the current one.
-func (q *Queue) advance() {
+// firstBucket is the number of the first bucket after the current one that has an
+// event, -1 if none has.
+func (q *Queue) firstBucket() int64 {
 	b := int64(-1)
 	if d := q.nextBucket(); d >= 0 {
 		b = q.base + d
@@ -161,9 +187,11 @@ func (q *Queue) advance() {
 			b = f
 		}
 	}
-	if b < 0 {
-		panic("wheel: Next of an empty queue")
-	}
+	return b
+}
+
+// turn makes a bucket the current one.
+func (q *Queue) turn(b int64) {
 	q.base = b
 	slot := b & q.mask
 	if i := q.heads[slot]; i >= 0 {

@@ -1,6 +1,7 @@
 package wheel
 
 import (
+	"math"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -50,7 +51,18 @@ func TestOrder(t *testing.T) {
 				}
 				return 0
 			})
-			now = q.Next()
+			if r.IntN(3) == 0 { // look, and come back later
+				limit := now + r.Int64N(2*span)
+				if first, ok := q.NextBefore(limit); ok != (model[0].At < limit) || ok && first != model[0].At {
+					t.Fatalf("seed %d: NextBefore(%d) = %d %v, first is %v", seed, limit, first, ok, model[0])
+				}
+				now = max(now, min(limit, model[0].At))
+				continue
+			}
+			if q.Peek() != model[0].At {
+				t.Fatalf("seed %d: Peek %d, first is %v", seed, q.Peek(), model[0])
+			}
+			now, _ = q.NextBefore(math.MaxInt64)
 			e, ok := q.PopAt(now)
 			if !ok || e != model[0] {
 				t.Fatalf("seed %d: got %v %v, want %v", seed, e, ok, model[0])
@@ -72,7 +84,7 @@ func TestAllocations(t *testing.T) {
 	q, r := held(5000), rand.New(rand.NewPCG(1, 1))
 	step := func() {
 		for range 5000 {
-			now := q.Next()
+			now, _ := q.NextBefore(math.MaxInt64)
 			e, _ := q.PopAt(now)
 			q.Push(now+delay(r), e.Key, e.Arg)
 		}
@@ -118,7 +130,7 @@ func BenchmarkHold(b *testing.B) {
 			}
 			b.ResetTimer()
 			for i := range b.N {
-				now := q.Next()
+				now, _ := q.NextBefore(math.MaxInt64)
 				e, _ := q.PopAt(now)
 				q.Push(now+delays[i&4095], e.Key, e.Arg)
 			}
