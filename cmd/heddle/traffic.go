@@ -114,7 +114,7 @@ func (f *trafficFlags) run(cmd *cobra.Command) error {
 	tty := newTerminal(cmd)
 	var progress study.Progress
 	if tty.shows {
-		progress = func(what string, done, all int) { tty.show(studyLine(what, done, all)) }
+		progress = func(what string, share float64) { tty.show(fmt.Sprintf("%s: %.0f %%", what, share*100)) }
 	}
 	a, err := q.Answer(cmd.Context(), progress)
 	tty.clear()
@@ -135,13 +135,6 @@ func (f *trafficFlags) run(cmd *cobra.Command) error {
 		return fmt.Errorf("interrupted; the output has what was done by then")
 	}
 	return err
-}
-
-func studyLine(what string, done, all int) string {
-	if all == 0 {
-		return what
-	}
-	return fmt.Sprintf("%s: %d of %d", what, done, all)
 }
 
 // question reads all input, and refuses what has no answer.

@@ -104,6 +104,7 @@ type builder struct {
 	flows []Flow
 	paths [][]path // by switch and host, nil: not asked for yet
 	slab  []int32  // their channels
+	many  bool     // paths are asked for more than once
 
 	// The flow under construction.
 	mark    []float64 // by channel: weight
@@ -117,6 +118,7 @@ type builder struct {
 // the group of demand i is groups[i]. Steps and messages do not count: see Step.
 func (n *Net) Rates(t *route.Tables, load float64, groups []ib.LID, demands ...*traffic.Demand) (*Result, error) {
 	b := n.builder(t)
+	b.reserve(demands)
 	for i, d := range demands {
 		for k := range d.Streams {
 			s := &d.Streams[k]
@@ -149,6 +151,23 @@ func (n *Net) Pairs(t *route.Tables, pairs [][2]int32) *Result {
 	return b.solve()
 }
 
+// reserve makes room for about as many channels as the flows of demands have.
+func (b *builder) reserve(demands []*traffic.Demand) {
+	entries := 0
+	for _, d := range demands {
+		for i := range d.Streams {
+			k := len(d.Streams[i].Among)
+			b.many = b.many || k > 0
+			if d.Spec.Queue == traffic.QueueDestination {
+				entries += 5 * (k + 1)
+			} else {
+				entries += min(2*k+8, len(b.n.capacity))
+			}
+		}
+	}
+	b.p.Channel, b.p.Weight = make([]int32, 0, entries), make([]float64, 0, entries)
+}
+
 func (n *Net) builder(t *route.Tables) *builder {
 	b := &builder{n: n, t: t, mark: make([]float64, len(n.capacity)), paths: make([][]path, len(n.g.Switches))}
 	b.p.Capacity = n.capacity
@@ -157,7 +176,11 @@ func (n *Net) builder(t *route.Tables) *builder {
 
 // missing counts a stream whose host has no link.
 func (b *builder) missing(i int, s *traffic.Stream, load float64) {
-	b.add(Flow{Demand: i, Src: s.Src, Dst: -1, Offered: load * s.Rate * b.n.hosts[s.Src].Gbps})
+	f := Flow{Demand: i, Src: s.Src, Dst: s.To, Dests: 1, Offered: load * s.Rate * b.n.hosts[s.Src].Gbps}
+	if len(s.Among) > 0 {
+		f.Dst, f.Dests = -1, int32(len(s.Among)-1)
+	}
+	b.add(f) // over no channel: what it sends arrives nowhere
 }
 
 // stream adds the flows of a stream by the source model.
@@ -267,13 +290,15 @@ type path struct {
 	arrives  bool
 }
 
-// path finds a path, and remembers it: all hosts of a switch use the same ones.
+// path finds a path, valid until the next call. If there are many, it remembers
+// them: all hosts of a switch use the same ones.
 func (b *builder) path(from, dst int32) path {
 	n := b.n
-	if b.paths[from] == nil {
+	if !b.many {
+		b.slab = b.slab[:0]
+	} else if b.paths[from] == nil {
 		b.paths[from] = make([]path, len(n.hosts))
-	}
-	if p := b.paths[from][dst]; p.channels != nil {
+	} else if p := b.paths[from][dst]; p.channels != nil {
 		return p
 	}
 	to, at, begin := &n.hosts[dst], from, len(b.slab)
@@ -297,7 +322,9 @@ func (b *builder) path(from, dst int32) path {
 	if p.channels == nil {
 		p.channels = []int32{}
 	}
-	b.paths[from][dst] = p
+	if b.many {
+		b.paths[from][dst] = p
+	}
 	return p
 }
 
@@ -392,11 +419,7 @@ func (b *builder) add(f Flow) {
 		b.ws = append(b.ws, w)
 		b.mark[c] = 0
 	}
-	demand := f.Offered
-	if f.Dests == 0 {
-		demand = 0
-	}
-	b.p.Add(demand, b.list, b.ws)
+	b.p.Add(f.Offered, b.list, b.ws)
 	b.list, b.arrived = b.list[:0], 0
 	b.flows = append(b.flows, f)
 }

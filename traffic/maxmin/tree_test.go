@@ -87,9 +87,9 @@ func TestPatterns(t *testing.T) {
 		field     string // what is compared
 		want, tol float64
 	}{
-		{"V18 accepted", "permutation", 40, "hosts", 0.664, 0.01},
-		{"V18 worst flow", "permutation", 40, "worst", 0.21, 0.01},
-		{"V18 largest load", "permutation", 40, "most", 4.8, 0.1},
+		{"V18 accepted", "permutation", 30, "hosts", 0.664, 0.01},
+		{"V18 worst flow", "permutation", 30, "worst", 0.21, 0.01},
+		{"V18 largest load", "permutation", 30, "most", 4.8, 0.1},
 		{"V19", "shift:1", 1, "hosts", 1, 0},
 		{"V19", "shift:17", 1, "hosts", 1, 0},
 		{"V19", "shift:324", 1, "hosts", 1, 0},
@@ -135,10 +135,10 @@ func TestLargePatterns(t *testing.T) {
 	}{
 		{"V19", "shift:1", 1, "hosts", 1, 0},
 		{"V19", "shift:5000", 1, "hosts", 1, 0},
-		{"V20 accepted", "permutation", 8, "hosts", 0.515, 0.01},
+		{"V20 accepted", "permutation", 4, "hosts", 0.515, 0.01},
 		{"V20 largest load", "permutation", 8, "most", 6.5, 0.35},
-		{"V21 one way", "bisection:one", 5, "flows", 0.68, 0.01},
-		{"V21 both", "bisection:both", 5, "flows", 0.514, 0.01},
+		{"V21 one way", "bisection:one", 3, "flows", 0.68, 0.01},
+		{"V21 both", "bisection:both", 3, "flows", 0.514, 0.01},
 	} {
 		t.Run(c.id+" "+c.spec, func(t *testing.T) {
 			if got := x.mean(t, c.spec, c.seeds, c.field); math.Abs(got-c.want) > c.tol {
@@ -184,14 +184,14 @@ func (x *tree) leaf(sw int32) bool {
 // TestPatternLoad is V22: route/check finds the same loads in its own way.
 func TestPatternLoad(t *testing.T) {
 	x := newTree(t, 648)
-	p := check.PatternLoad(x.g, x.t, check.Permutation, check.PatternOptions{Rounds: 200})
-	got := x.mean(t, "permutation", 200, "most")
+	p := check.PatternLoad(x.g, x.t, check.Permutation, check.PatternOptions{Rounds: 100})
+	got := x.mean(t, "permutation", 100, "most")
 	if math.Abs(got-p.MeanMaxLoad) > 0.12 || math.Abs(p.MeanMaxLoad-4.8) > 0.1 {
 		t.Errorf("largest load %.3f here, %.3f in route/check; want 4.80", got, p.MeanMaxLoad)
 	}
 	// Its share of a flow is 1/load: never above the fair share.
-	b := check.PatternLoad(x.g, x.t, check.Bisect, check.PatternOptions{Rounds: 200})
-	if got := x.mean(t, "bisection", 200, "flows"); math.Abs(got-b.MeanShare) > 0.01 {
+	b := check.PatternLoad(x.g, x.t, check.Bisect, check.PatternOptions{Rounds: 100})
+	if got := x.mean(t, "bisection", 100, "flows"); math.Abs(got-b.MeanShare) > 0.01 {
 		t.Errorf("bisection %.4f here, %.4f in route/check", got, b.MeanShare)
 	}
 }

@@ -224,7 +224,7 @@ func (r *runner) cutEach(s *state, e *Engine) error {
 	if base == nil {
 		return err
 	}
-	r.all(e.Name+", cables", len(list), func(i int) {
+	r.all(e.Name+", cables", len(list), func(i int, _ func(float64)) {
 		cut := list[i : i+1]
 		after, _, err := one.without(s, q.engines(e.Name), cut)
 		if err != nil {

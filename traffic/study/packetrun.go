@@ -26,6 +26,7 @@ type PacketPoint struct {
 	// Delivered and Discards are packets of a seed; the latter by cause.
 	Delivered float64            `json:"delivered"`
 	Discards  map[string]float64 `json:"discards"`
+	Losses    *Losses            `json:"losses,omitempty"`
 	// Deadlocks is how many seeds ended in one; Deadlock describes the first, a
 	// line for each buffer of the circle.
 	Deadlocks int      `json:"deadlocks"`
@@ -36,6 +37,17 @@ type PacketPoint struct {
 	Events     uint64 `json:"events"`
 	// Hash sums up all deliveries: equal for equal histories.
 	Hash string `json:"hash"`
+}
+
+// Losses are packets that were lost in the network: not at the source.
+type Losses struct {
+	Packets float64 `json:"packets"`
+	Flows   float64 `json:"flows"` // with any
+	// Most is the flow with the most of them in a seed, MostPackets how many.
+	Most        string  `json:"most"`
+	MostPackets float64 `json:"most_packets"`
+	// Microseconds is the time from the first loss to the last.
+	Microseconds float64 `json:"microseconds"`
 }
 
 // packetOutcome is that of one seed.
@@ -68,14 +80,21 @@ func (r *packetRun) run(ctx context.Context) (*outcome, error) {
 	slices.Sort(stops)
 	stops = slices.Compact(stops)
 	r.out = &outcome{net: r.net, series: &series{rates: make([][]float64, len(q.Specs))}}
+	r.countFrom = warm
 	r.hooks()
 	var bytes []uint64
 	last := dataplane.Time(-1)
 	for _, t := range stops {
-		if ctx.Err() != nil || t > end {
+		if t > end {
 			break
 		}
-		r.until(t)
+		if r.until(ctx, t); ctx.Err() != nil {
+			if bytes != nil {
+				last = r.e.Now()
+			}
+			break
+		}
+		r.tell(float64(t) / float64(end))
 		if t == cut {
 			for _, c := range q.Cuts {
 				r.e.CutLink(c)
@@ -111,8 +130,11 @@ func (r *packetRun) run(ctx context.Context) (*outcome, error) {
 	return r.out, nil
 }
 
+// slice is how much virtual time passes between two looks at the context.
+const slice = 10 * dataplane.Microsecond
+
 // until runs to t, with the messages of traces that are due before.
-func (r *packetRun) until(t dataplane.Time) {
+func (r *packetRun) until(ctx context.Context, t dataplane.Time) {
 	for len(r.posts) > 0 && r.posts[0].at < t {
 		p := r.posts[0]
 		r.posts = r.posts[1:]
@@ -124,7 +146,9 @@ func (r *packetRun) until(t dataplane.Time) {
 			p.begin()
 		}
 	}
-	r.e.Run(t)
+	for ctx.Err() == nil && r.e.Now() < t {
+		r.e.Run(min(r.e.Now()+slice, t))
+	}
 }
 
 // stopped reports whether all collectives have ended, if there are any, or nothing
@@ -150,6 +174,9 @@ func (r *packetRun) limit() (t dataplane.Time) {
 }
 
 func (r *packetRun) hooks() {
+	h := dataplane.Hooks{OnDrop: r.dropped}
+	defer func() { r.e.SetHooks(h) }()
+	r.lost = make([]uint64, len(r.streams))
 	if len(r.programs) == 0 {
 		return
 	}
@@ -159,11 +186,42 @@ func (r *packetRun) hooks() {
 			of[s] = p
 		}
 	}
-	r.e.SetHooks(dataplane.Hooks{OnDeliver: func(d *dataplane.Delivery) {
+	h.OnDeliver = func(d *dataplane.Delivery) {
 		if p := of[d.Stream]; p != nil {
 			p.delivered(d.Stream, d.At)
 		}
-	}})
+	}
+}
+
+// dropped counts a packet that is lost in the network.
+func (r *packetRun) dropped(d *dataplane.Drop) {
+	if d.Cause == dataplane.SourceFull || d.At < r.countFrom {
+		return
+	}
+	if r.lost[d.Stream]++; r.firstLoss == 0 {
+		r.firstLoss = d.At
+	}
+	r.lastLoss = d.At
+}
+
+// losses sums up what dropped has counted.
+func (r *packetRun) losses() *Losses {
+	x := &Losses{Microseconds: (r.lastLoss - r.firstLoss).Seconds() * 1e6}
+	for s, n := range r.lost {
+		if n == 0 {
+			continue
+		}
+		x.Packets += float64(n)
+		x.Flows++
+		if of := &r.streams[s]; float64(n) > x.MostPackets {
+			x.MostPackets = float64(n)
+			x.Most = r.q.flowName(&flowRate{src: of.src, dst: of.dst, dests: of.dests})
+		}
+	}
+	if x.Packets == 0 {
+		return nil
+	}
+	return x
 }
 
 // delivered is the bytes of each pattern.
@@ -252,6 +310,7 @@ func (r *packetRun) packetOutcome() *packetOutcome {
 			p.Discards[dataplane.Cause(c).String()] = float64(n)
 		}
 	}
+	p.Losses = r.losses()
 	if d := r.e.Deadlock(); d != nil {
 		p.Deadlocks = 1
 		p.Deadlock = append(p.Deadlock, fmt.Sprintf("at %v: %d buffers cannot move, %d of them in a circle", d.At, d.Stuck, len(d.Cycle)))
@@ -303,6 +362,7 @@ func packetSummary(outs []*outcome) *PacketPoint {
 		for c, n := range p.Discards {
 			sum.Discards[c] += n / k
 		}
+		sum.addLosses(p.Losses, k)
 		if sum.Deadlock == nil {
 			sum.Deadlock = p.Deadlock
 		}
@@ -313,4 +373,27 @@ func packetSummary(outs []*outcome) *PacketPoint {
 	}
 	sum.Hash = fmt.Sprintf("%016x", hash)
 	return &sum
+}
+
+// addLosses adds those of one of k seeds.
+func (p *PacketPoint) addLosses(x *Losses, k float64) {
+	if x == nil {
+		return
+	}
+	if p.Losses == nil {
+		p.Losses = &Losses{}
+	}
+	l := p.Losses
+	l.Packets += x.Packets / k
+	l.Flows += x.Flows / k
+	l.Microseconds = max(l.Microseconds, x.Microseconds)
+	if x.MostPackets > l.MostPackets {
+		l.Most, l.MostPackets = x.Most, x.MostPackets
+	}
+}
+
+// Text describes losses.
+func (l *Losses) Text() string {
+	return fmt.Sprintf("%.4g packets of %.4g flows lost in the network within %.4g µs; most of %s: %.0f",
+		l.Packets, l.Flows, l.Microseconds, l.Most, l.MostPackets)
 }

@@ -1,7 +1,7 @@
 package study
 
 import (
-	"context"
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -94,6 +94,7 @@ type packetRun struct {
 	plain *dataplane.Plain
 	t     *route.Tables // in the switches now
 	load  float64
+	tell  func(share float64)
 
 	host     []int      // by host: end port of the engine
 	streams  []streamOf // by stream of the engine
@@ -103,7 +104,10 @@ type packetRun struct {
 	before   []dataplane.PortCounters
 	lanes    [][]uint64
 	out      *outcome
-	sw       []int32
+
+	lost                           []uint64 // packets by stream, after countFrom
+	countFrom, firstLoss, lastLoss dataplane.Time
+	sw                             []int32
 }
 
 // streamOf says what a stream of the engine is.
@@ -120,32 +124,27 @@ type post struct {
 	packets uint64
 }
 
-// runPackets answers for one load and seed; nil: interrupted before anything was
-// counted.
-func (q *Question) runPackets(ctx context.Context, s *state, net *maxmin.Net, demands []*traffic.Demand, load float64, seed uint64) (*outcome, error) {
-	r := &packetRun{q: q, s: s, net: net, load: load, sw: q.Fabric.SwitchNodes()}
-	if err := r.build(seed); err != nil {
-		return nil, err
+// build makes the engine, with all streams.
+func (r *packetRun) build(seed uint64, demands []*traffic.Demand) error {
+	if err := r.engine(seed); err != nil {
+		return err
 	}
 	for i, d := range demands {
 		if err := r.add(i, d); err != nil {
-			return nil, fmt.Errorf("pattern %q: %w", d.Spec.Text, err)
+			return fmt.Errorf("pattern %q: %w", d.Spec.Text, err)
 		}
 	}
-	slices.SortStableFunc(r.posts, func(a, b post) int { return int(a.at - b.at) })
-	return r.run(ctx)
+	slices.SortStableFunc(r.posts, func(a, b post) int { return cmp.Compare(a.at, b.at) })
+	return nil
 }
 
-// build makes the engine: the fabric without lost cables, and the tables.
-func (r *packetRun) build(seed uint64) error {
+// engine makes the engine: the fabric without lost cables, and the tables.
+func (r *packetRun) engine(seed uint64) error {
 	q := r.q
 	top, err := dataplane.FromFabric(q.Fabric, dataplane.DefaultCable)
 	if err != nil {
 		return err
 	}
-	top.Links = slices.DeleteFunc(top.Links, func(l dataplane.Link) bool {
-		return slices.Contains(r.s.cuts, l.A) || slices.Contains(r.s.cuts, l.B)
-	})
 	r.plain = dataplane.NewPlain(top, q.VLs)
 	r.write(r.s)
 	for i := range q.Fabric.Nodes {
@@ -177,6 +176,9 @@ func (r *packetRun) build(seed uint64) error {
 	}
 	if r.e, err = dataplane.New(top, r.plain, c); err != nil {
 		return err
+	}
+	for _, c := range r.s.cuts {
+		r.e.CutLink(c)
 	}
 	r.host = make([]int, len(q.hosts))
 	for p := range r.e.NumEnds() {

@@ -143,6 +143,10 @@ func TestCutUnderTraffic(t *testing.T) {
 	if d["output inactive"] < 50 || e.Cut.Points[0].Accepted > 0.2*(1-2*40./(16*150))+0.002 {
 		t.Errorf("lost %v, accepted %v", d, e.Cut.Points[0].Accepted)
 	}
+	if l := e.Cut.Points[0].Packets.Losses; l == nil || l.Flows != 2 || l.Microseconds < 35 || l.Microseconds > 45 ||
+		l.Packets != d["output inactive"]+d["on a cable that failed"] {
+		t.Errorf("losses %+v", l)
+	}
 	rates := e.Cut.series.rates[0]
 	mean := func(list []float64) (m float64) {
 		for _, x := range list {
@@ -154,6 +158,27 @@ func TestCutUnderTraffic(t *testing.T) {
 	before, without, after := mean(rates[:n/3]), mean(rates[n/3+1:n*3/5-1]), mean(rates[n*2/3:])
 	if without > 0.92*before || math.Abs(after/before-1) > 0.03 {
 		t.Errorf("rates before the cut %v, until the repair %v, then %v", before, without, after)
+	}
+}
+
+// TestHostCut: a host without its cable sends and gets nothing, in both models.
+func TestHostCut(t *testing.T) {
+	for _, flow := range []bool{false, true} {
+		for spec, want := range map[string]float64{"shift:4,rate=20%": 14. / 16, "random,rate=20%": 15. / 16 * 14 / 15} {
+			q := packets(t, smallTree, spec+",source=constant")
+			q.Flow = flow
+			q.Cuts = []fabric.Ref{q.Fabric.Nodes[q.Fabric.Find("host-3")].Ports[1].Peer}
+			e := answer(t, q).Engines[0]
+			p := e.Cut.Points[0]
+			if got := p.Accepted / p.Offered; math.Abs(got-want) > 0.01 || !strings.HasPrefix(p.WorstFlow, "host-3 > ") && p.Worst > 0 {
+				t.Errorf("%s, flow %v: accepted %v of what is offered, want %v: %+v", spec, flow, got, want, p)
+			}
+		}
+	}
+	q := packets(t, smallTree, "ring-all-reduce:64KiB")
+	q.Cuts = []fabric.Ref{q.Fabric.Nodes[q.Fabric.Find("host-3")].Ports[1].Peer}
+	if p := answer(t, q).Engines[0].Cut.Points[0].Packets; p.Unfinished != 1 {
+		t.Errorf("a ring without one of its hosts ends: %+v", p)
 	}
 }
 
@@ -184,8 +209,8 @@ func TestPacketsInterrupted(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	a, err := q.Answer(ctx, func(_ string, done, _ int) {
-		if done == 2 {
+	a, err := q.Answer(ctx, func(_ string, share float64) {
+		if share >= 2./5 {
 			cancel()
 		}
 	})

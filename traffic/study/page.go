@@ -64,6 +64,16 @@ func (p page) NameOf(x *PacketPoint) string {
 	return ""
 }
 
+// LossName is the engine and load of losses.
+func (p page) LossName(x *Losses) string {
+	for _, l := range p.Lines() {
+		if l.P.Packets != nil && l.P.Packets.Losses == x {
+			return p.NameOf(l.P.Packets)
+		}
+	}
+	return ""
+}
+
 // DiscardsText lists discards by cause.
 func (p *PacketPoint) DiscardsText() string { return p.discards() }
 

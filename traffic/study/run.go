@@ -21,20 +21,25 @@ type runner struct {
 }
 
 // all calls fn for 0 to n-1 on the workers, unless the context ends, and reports
-// progress.
-func (r *runner) all(what string, n int, fn func(i int)) {
+// progress. A call may tell the share of its work that is done.
+func (r *runner) all(what string, n int, fn func(i int, tell func(share float64))) {
 	var mu sync.Mutex
-	done := 0
-	r.progress(what, 0, n)
+	done := 0.0
+	r.progress(what, 0)
 	route.ForEach(max(r.q.Options.Workers, 1), n, func(_, i int) {
 		if r.ctx.Err() != nil {
 			return
 		}
-		fn(i)
-		mu.Lock()
-		defer mu.Unlock()
-		done++
-		r.progress(what, done, n)
+		told := 0.0
+		tell := func(share float64) {
+			mu.Lock()
+			defer mu.Unlock()
+			done += share - told
+			told = share
+			r.progress(what, done/float64(n))
+		}
+		fn(i, tell)
+		tell(1)
 	})
 }
 
@@ -69,8 +74,8 @@ func (r *runner) points(s *state, e *Engine) error {
 		if len(q.Loads) > 1 {
 			what = fmt.Sprintf("%s, load %g", what, load)
 		}
-		r.all(what, q.Seeds, func(i int) {
-			outs[i], errs[i] = q.one(r.ctx, s, net, load, q.First+uint64(i))
+		r.all(what, q.Seeds, func(i int, tell func(float64)) {
+			outs[i], errs[i] = q.one(r.ctx, s, net, load, q.First+uint64(i), tell)
 		})
 		for _, err := range errs {
 			if err != nil {
@@ -98,7 +103,7 @@ func (q *Question) ask(ctx context.Context, s *state, load float64) (*Point, err
 		if ctx.Err() != nil {
 			return nil, nil
 		}
-		o, err := q.one(ctx, s, net, load, q.First+uint64(i))
+		o, err := q.one(ctx, s, net, load, q.First+uint64(i), func(float64) {})
 		if err != nil || o == nil {
 			return nil, err
 		}
@@ -108,7 +113,9 @@ func (q *Question) ask(ctx context.Context, s *state, load float64) (*Point, err
 }
 
 // one answers for one load and seed.
-func (q *Question) one(ctx context.Context, s *state, net *maxmin.Net, load float64, seed uint64) (*outcome, error) {
+func (q *Question) one(
+	ctx context.Context, s *state, net *maxmin.Net, load float64, seed uint64, tell func(share float64),
+) (*outcome, error) {
 	demands, err := q.demands(seed)
 	if err != nil {
 		return nil, err
@@ -116,7 +123,11 @@ func (q *Question) one(ctx context.Context, s *state, net *maxmin.Net, load floa
 	if q.Flow {
 		return q.flowRates(s, net, demands, load)
 	}
-	return q.runPackets(ctx, s, net, demands, load, seed)
+	r := &packetRun{q: q, s: s, net: net, load: load, tell: tell, sw: q.Fabric.SwitchNodes()}
+	if err := r.build(seed, demands); err != nil {
+		return nil, err
+	}
+	return r.run(ctx)
 }
 
 // summary is the mean over seeds.

@@ -162,8 +162,9 @@ func (q *Question) demands(seed uint64) (out []*traffic.Demand, err error) {
 	return out, nil
 }
 
-// Progress is called with what is done; calls do not overlap.
-type Progress func(what string, done, all int)
+// Progress is called with what is computed now, and the share of it that is done;
+// calls do not overlap.
+type Progress func(what string, share float64)
 
 // state is the fabric with tables: whole, or after a loss.
 type state struct {
@@ -177,14 +178,14 @@ type state struct {
 // Answer computes the answer.
 func (q *Question) Answer(ctx context.Context, progress Progress) (*Answer, error) {
 	if progress == nil {
-		progress = func(string, int, int) {}
+		progress = func(string, float64) {}
 	}
 	a := q.newAnswer()
 	for _, c := range q.Choices {
 		if ctx.Err() != nil {
 			break
 		}
-		progress("routes of "+c.Name, 0, 0)
+		progress("routes of "+c.Name, 0)
 		e, s := q.route(c)
 		a.Engines = append(a.Engines, e)
 		if s == nil {

@@ -169,8 +169,8 @@ func TestInterrupted(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	a, err := q.Answer(ctx, func(what string, done, all int) {
-		if strings.Contains(what, "cables") && done == 7 {
+	a, err := q.Answer(ctx, func(what string, share float64) {
+		if strings.Contains(what, "cables") && share >= 7./32 {
 			cancel()
 		}
 	})

@@ -296,6 +296,9 @@ func (p *PacketPoint) warn(w io.Writer, name string, seeds int) {
 	if p == nil {
 		return
 	}
+	if p.Losses != nil {
+		fmt.Fprintf(w, "%s: %s\n", name, p.Losses.Text())
+	}
 	if p.Deadlocks > 0 {
 		fmt.Fprintf(w, "\nDEADLOCK: %s, in %d of %d seeds\n", name, p.Deadlocks, seeds)
 		for _, line := range p.Deadlock {
