@@ -162,7 +162,9 @@ func (q *Question) newAnswer() *Answer {
 		usage[traffic.Kind(i)] = u[1]
 	}
 	for _, s := range q.Specs {
-		p := Pattern{Text: s.Text, Meaning: usage[s.Kind], Source: s.Arrival.String(), Queue: s.Queue.Text(), Rate: s.Rate.String()}
+		p := Pattern{
+			Text: s.Text, Meaning: usage[s.Kind], Source: s.Arrival.String(), Queue: s.Queue.Text(), Rate: s.Rate.String(),
+		}
 		if s.Kind.Collective() || s.Kind == traffic.Trace {
 			p.Source, p.Rate = "messages", "as fast as the links permit"
 		}

@@ -18,7 +18,8 @@ type series struct {
 func (q *Question) checkFlow() error {
 	for _, s := range q.Specs {
 		if s.Kind.Collective() && len(q.Specs) > 1 {
-			return wrong("pattern", "%q has steps, and fair shares know no time within a step: ask for it alone, or for packets", s.Text)
+			return wrong("pattern", "%q has steps, and fair shares know no time within a step: "+
+				"ask for it alone, or for packets", s.Text)
 		}
 	}
 	return nil
@@ -186,12 +187,13 @@ func (q *Question) model() []string {
 	}
 	out := []string{
 		"Max-min fair shares: all flows grow until a channel on their path is full, or until they have what they offer.",
-		"Blind to head-of-line blocking, latency, buffers, lanes in the network and deadlock; packets get less where flows share " +
-			"input buffers. A flow is what waits in one queue of a host.",
+		"Blind to head-of-line blocking, latency, buffers, lanes in the network and deadlock; packets get less where " +
+			"flows share input buffers. A flow is what waits in one queue of a host.",
 	}
 	for _, s := range q.Specs {
 		if s.Kind.Collective() {
-			out = append(out, "A collective takes its steps one after the other; a step ends with its slowest message. Start-up times of messages are 0.")
+			out = append(out, "A collective takes its steps one after the other; a step ends with its slowest message. "+
+				"Start-up times of messages are 0.")
 		}
 		if s.Kind == traffic.Trace {
 			out = append(out, "A trace counts as the mean rate of each pair over the run.")

@@ -313,7 +313,8 @@ func (r *packetRun) packetOutcome() *packetOutcome {
 	p.Losses = r.losses()
 	if d := r.e.Deadlock(); d != nil {
 		p.Deadlocks = 1
-		p.Deadlock = append(p.Deadlock, fmt.Sprintf("at %v: %d buffers cannot move, %d of them in a circle", d.At, d.Stuck, len(d.Cycle)))
+		p.Deadlock = append(p.Deadlock,
+			fmt.Sprintf("at %v: %d buffers cannot move, %d of them in a circle", d.At, d.Stuck, len(d.Cycle)))
 		for _, w := range d.Cycle {
 			p.Deadlock = append(p.Deadlock, fmt.Sprintf("%s lane %d waits for %s lane %d with a packet for %s",
 				r.q.name.port(w.In), w.VL, r.q.name.port(w.Out), w.Lane, r.q.lidName(w.DLID)))

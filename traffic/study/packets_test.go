@@ -27,7 +27,8 @@ func packets(t testing.TB, topo fabric.Topology, specs ...string) *Question {
 // shares say. One flow for each host on a tree is such a case (V17).
 func TestAgree(t *testing.T) {
 	for _, spec := range []string{
-		"permutation", "shift:5", "bisection:both", "permutation,rate=30%", "permutation,source=saturated", "pair:host-1>host-9,rate=25%,source=constant",
+		"permutation", "shift:5", "bisection:both", "permutation,rate=30%", "permutation,source=saturated",
+		"pair:host-1>host-9,rate=25%,source=constant",
 	} {
 		for seed := range uint64(3) {
 			q := packets(t, smallTree, spec)
@@ -40,8 +41,8 @@ func TestAgree(t *testing.T) {
 				t.Errorf("%s, seed %d: packets offered %.3f, accepted %.3f, worst %.3f; shares %.3f, %.3f, %.3f",
 					spec, seed, p.Offered, p.Accepted, p.Worst, f.Offered, f.Accepted, f.Worst)
 			}
-			if p.Packets.Delivered == 0 || p.Packets.P50 <= 0 || p.Packets.P99 < p.Packets.P50 || p.Packets.NetP50 > p.Packets.P50 {
-				t.Errorf("%s: %+v", spec, p.Packets)
+			if x := p.Packets; x.Delivered == 0 || x.P50 <= 0 || x.P99 < x.P50 || x.NetP50 > x.P50 {
+				t.Errorf("%s: %+v", spec, x)
 			}
 		}
 	}
@@ -87,7 +88,8 @@ func TestPacketTrace(t *testing.T) {
 		t.Fatal(err)
 	}
 	q.Packets.Warmup = 0
-	list, err := traffic.ReadTrace(strings.NewReader("10us host-1 host-9 4097\n0us host-2 host-9 2048\n5us host-2 host-9 1"), hosts)
+	text := "10us host-1 host-9 4097\n0us host-2 host-9 2048\n5us host-2 host-9 1"
+	list, err := traffic.ReadTrace(strings.NewReader(text), hosts)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -170,7 +172,8 @@ func TestHostCut(t *testing.T) {
 			q.Cuts = []fabric.Ref{q.Fabric.Nodes[q.Fabric.Find("host-3")].Ports[1].Peer}
 			e := answer(t, q).Engines[0]
 			p := e.Cut.Points[0]
-			if got := p.Accepted / p.Offered; math.Abs(got-want) > 0.01 || !strings.HasPrefix(p.WorstFlow, "host-3 > ") && p.Worst > 0 {
+			got := p.Accepted / p.Offered
+			if math.Abs(got-want) > 0.01 || !strings.HasPrefix(p.WorstFlow, "host-3 > ") && p.Worst > 0 {
 				t.Errorf("%s, flow %v: accepted %v of what is offered, want %v: %+v", spec, flow, got, want, p)
 			}
 		}
@@ -225,7 +228,9 @@ func TestPacketsRefused(t *testing.T) {
 		set  func(q *Question)
 	}{
 		{"a packet with 2048 bytes of payload needs 33 and could never start", func(q *Question) { q.Packets.Buffer = 4096 }},
-		{"a packet with 4096 bytes of payload needs 65", func(q *Question) { q.Packets.Buffer, q.Specs = 8192, mustParse(t, "random,payload=4096") }},
+		{"a packet with 4096 bytes of payload needs 65", func(q *Question) {
+			q.Packets.Buffer, q.Specs = 8192, mustParse(t, "random,payload=4096")
+		}},
 		{"warmup: 200µs;", func(q *Question) { q.Packets.Warmup = q.Time }},
 		{"for all or for none", func(q *Question) { q.Specs = mustParse(t, "random,sl=1", "random") }},
 		{"repair-time: -1s", func(q *Question) { q.Packets.RepairTime = -time.Second }},

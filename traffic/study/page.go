@@ -102,14 +102,13 @@ func (p page) Plots() (out []template.HTML) {
 		loads = max(loads, len(e.Points))
 	}
 	if loads > 1 {
-		out = append(out, p.overLoad("Accepted over load", "share of the links", false, func(x *Point) float64 { return x.Accepted }))
+		accepted := func(x *Point) float64 { return x.Accepted }
+		out = append(out, p.overLoad("Accepted over load", "share of the links", false, accepted))
 		if p.IsPackets() {
-			for _, q := range []struct {
-				name string
-				of   func(x *PacketPoint) float64
-			}{{"Median latency", func(x *PacketPoint) float64 { return x.P50 }}, {"p99 of latency", func(x *PacketPoint) float64 { return x.P99 }}} {
-				out = append(out, p.overLoad(q.name+" over load", "µs", true, func(x *Point) float64 { return q.of(x.Packets) }))
-			}
+			p50 := func(x *Point) float64 { return x.Packets.P50 }
+			p99 := func(x *Point) float64 { return x.Packets.P99 }
+			out = append(out, p.overLoad("Median latency over load", "µs", true, p50))
+			out = append(out, p.overLoad("p99 of latency over load", "µs", true, p99))
 		}
 	}
 	for _, e := range p.Engines {

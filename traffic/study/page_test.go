@@ -31,8 +31,9 @@ func TestPage(t *testing.T) {
 	}
 	text := b.String()
 	for _, want := range []string{
-		"Traffic on &lt;tree&gt;", "pair:host-1&gt;host-9", "Accepted over load", "p99 of latency over load", "Rates over time, ftree, with the cut",
-		"Cables of ftree", "output inactive", "What the loss of each cable costs", "Deadlock, ftree, load 0.5", "a &amp; b", "sw-1-1:5",
+		"Traffic on &lt;tree&gt;", "pair:host-1&gt;host-9", "Accepted over load", "p99 of latency over load",
+		"Rates over time, ftree, with the cut", "Cables of ftree", "output inactive", "What the loss of each cable costs",
+		"Deadlock, ftree, load 0.5", "a &amp; b", "sw-1-1:5",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the page lacks %q", want)

@@ -68,16 +68,24 @@ func TestShares(t *testing.T) {
 		loads []float64
 		want  []Point // by load: Offered, Accepted, Worst
 	}{
-		{"a shift has every link for itself", []string{"shift:4"}, []float64{1}, []Point{{Offered: 1, Accepted: 1, Worst: 1}}},
+		{"a shift has every link for itself", []string{"shift:4"}, []float64{1}, []Point{
+			{Offered: 1, Accepted: 1, Worst: 1},
+		}},
 		{"what is offered is accepted", []string{"shift:5,rate=50%"}, []float64{0.2, 1}, []Point{
 			{Offered: 0.1, Accepted: 0.1, Worst: 1}, {Offered: 0.5, Accepted: 0.5, Worst: 1},
 		}},
-		{"15 hosts share the link of one", []string{"hot:100%:1"}, []float64{1}, []Point{{Offered: 1, Accepted: 1. / 15, Worst: 1. / 15}}},
-		{"two at one host", []string{"pair:host-1>host-3", "pair:host-2>host-3"}, []float64{1}, []Point{{Offered: 1, Accepted: 0.5, Worst: 0.5}}},
-		{"the second one comes at half time", []string{"pair:host-1>host-3", "pair:host-2>host-3,start=500us"}, []float64{1}, []Point{
+		{"15 hosts share the link of one", []string{"hot:100%:1"}, []float64{1}, []Point{
+			{Offered: 1, Accepted: 1. / 15, Worst: 1. / 15},
+		}},
+		{"two at one host", []string{"pair:host-1>host-3", "pair:host-2>host-3"}, []float64{1}, []Point{
+			{Offered: 1, Accepted: 0.5, Worst: 0.5},
+		}},
+		{"the second at half time", []string{"pair:host-1>host-3", "pair:host-2>host-3,start=500us"}, []float64{1}, []Point{
 			{Offered: 0.75, Accepted: 0.5, Worst: 0.5},
 		}},
-		{"one link to all members", []string{"broadcast,rate=40%"}, []float64{1}, []Point{{Offered: 0.4, Accepted: 0.4, Worst: 1}}},
+		{"one link to all members", []string{"broadcast,rate=40%"}, []float64{1}, []Point{
+			{Offered: 0.4, Accepted: 0.4, Worst: 1},
+		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			q := question(t, smallTree, c.specs...)
@@ -178,7 +186,8 @@ func TestInterrupted(t *testing.T) {
 		t.Fatalf("%v, %+v", err, a.Engines[0])
 	}
 	var b strings.Builder
-	if err := a.Text(&b); err != nil || !strings.Contains(b.String(), "7 of 32 asked") || !strings.Contains(b.String(), "Interrupted") {
+	if err := a.Text(&b); err != nil || !strings.Contains(b.String(), "7 of 32 asked") ||
+		!strings.Contains(b.String(), "Interrupted") {
 		t.Errorf("%v\n%s", err, &b)
 	}
 }

@@ -63,7 +63,7 @@ func (g plot) svg() template.HTML {
 		return plotHeight - bottomSpace - (v-y0)/(y1-y0)*(plotHeight-topSpace-bottomSpace)
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, `<svg width="%d" height="%d" viewBox="0 0 %d %d" role="img">`, plotWidth, plotHeight, plotWidth, plotHeight)
+	fmt.Fprintf(&b, `<svg width="%d" height="%d" role="img">`, plotWidth, plotHeight)
 	text(&b, plotWidth-rightSpace, 14, "title", "end", g.title)
 	for _, v := range ticks(y0, y1) {
 		shown := v
@@ -80,7 +80,8 @@ func (g plot) svg() template.HTML {
 	text(&b, plotWidth-rightSpace, plotHeight-bottomSpace+32, "", "end", g.x)
 	text(&b, 4, 14, "", "start", g.y)
 	for _, m := range g.marks {
-		fmt.Fprintf(&b, `<line class="mark" x1="%.1f" x2="%.1f" y1="%d" y2="%d"/>`, px(m), px(m), topSpace, plotHeight-bottomSpace)
+		fmt.Fprintf(&b, `<line class="mark" x1="%.1f" x2="%.1f" y1="%d" y2="%d"/>`,
+			px(m), px(m), topSpace, plotHeight-bottomSpace)
 	}
 	at := float64(leftSpace)
 	for i, c := range g.curves {
@@ -100,7 +101,8 @@ func (g plot) svg() template.HTML {
 
 // text writes a text, whatever is in it.
 func text(b *strings.Builder, x, y float64, class, anchor, s string) {
-	fmt.Fprintf(b, `<text x="%.1f" y="%.1f" class="%s" text-anchor="%s">%s</text>`, x, y, class, anchor, template.HTMLEscapeString(s))
+	fmt.Fprintf(b, `<text x="%.1f" y="%.1f" class="%s" text-anchor="%s">%s</text>`,
+		x, y, class, anchor, template.HTMLEscapeString(s))
 }
 
 // number prints four digits, without an exponent where that is short.
@@ -159,11 +161,13 @@ func (e *Engine) HeatMap() template.HTML {
 		for _, c := range r.cells {
 			x := labels + (int(c.port)-1)*(cellSize+cellGap)
 			widest = max(widest, x+cellSize)
-			fmt.Fprintf(&b, `<rect x="%d" y="%d" width="%d" height="%d" fill="%s"><title>%s</title></rect>`, x, y, cellSize, cellSize,
-				heatColor(c.used), template.HTMLEscapeString(fmt.Sprintf("%s:%d > %s: %.0f %%", r.name, c.port, c.peer, c.used*100)))
+			tip := fmt.Sprintf("%s:%d > %s: %.0f %%", r.name, c.port, c.peer, c.used*100)
+			fmt.Fprintf(&b, `<rect x="%d" y="%d" width="%d" height="%d" fill="%s"><title>%s</title></rect>`,
+				x, y, cellSize, cellSize, heatColor(c.used), template.HTMLEscapeString(tip))
 		}
 	}
-	return template.HTML(fmt.Sprintf(`%s<svg width="%d" height="%d" role="img">%s</svg>`, note, widest+4, len(rows)*(cellSize+cellGap)+4, b.String()))
+	return template.HTML(fmt.Sprintf(`%s<svg width="%d" height="%d" role="img">%s</svg>`,
+		note, widest+4, len(rows)*(cellSize+cellGap)+4, b.String()))
 }
 
 // heatColor goes from pale blue over yellow to red.

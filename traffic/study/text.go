@@ -99,7 +99,8 @@ func (p *Point) row(w io.Writer, collective bool) {
 	if p.Seeds > 1 {
 		spread = fmt.Sprintf("%.3f-%.3f", p.Least, p.Most)
 	}
-	fmt.Fprintf(w, "\t%g\t%.3f\t%.3f\t%s\t%.0f\t%.3f\t%.3f\t%s", p.Load, p.Offered, p.Accepted, spread, p.Gbps, p.Jain, p.Worst, p.WorstFlow)
+	fmt.Fprintf(w, "\t%g\t%.3f\t%.3f\t%s\t%.0f\t%.3f\t%.3f\t%s",
+		p.Load, p.Offered, p.Accepted, spread, p.Gbps, p.Jain, p.Worst, p.WorstFlow)
 	if collective {
 		fmt.Fprintf(w, "\t%s\t%s", seconds(p.Seconds), seconds(p.Ideal))
 	}
@@ -196,8 +197,8 @@ func (e *Engine) costText(w io.Writer) {
 	if e.Cables == 0 {
 		return
 	}
-	fmt.Fprintf(w, "\nloss of each cable, %s, by max-min fair shares: %d of %d asked; compared with the whole fabric, routes repaired\n",
-		e.Name, len(e.Costs)+len(e.Unanswered), e.Cables)
+	fmt.Fprintf(w, "\nloss of each cable, %s, by max-min fair shares: %d of %d asked; "+
+		"compared with the whole fabric, routes repaired\n", e.Name, len(e.Costs)+len(e.Unanswered), e.Cables)
 	for _, inner := range []bool{true, false} {
 		var list []Cost
 		free := 0
