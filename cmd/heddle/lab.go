@@ -77,6 +77,10 @@ deadlock cuts a cable of the thesis' 3×2 mesh under traffic, by the published m
 and by Heddle's plans: packets move on the tables that the manager writes. --runs is
 how many times each line is run; a few minutes.
 
+vftree repeats the hot spots of the vFtree paper: test beds in seconds, and trees of
+648 hosts, some ten seconds of a core for each of 32 points and each of --runs seeds
+(8, as published). For it --sizes 72 are small trees.
+
 sa-flood runs in real time instead: heddle, and OpenSM where it is installed, as
 processes on a simulated subnet of ten hosts. For it --runs is the number of
 rounds and --sizes the numbers of MIFs; each line is measured --repeats times.
@@ -86,6 +90,7 @@ Every report begins with the settings that are not the product's defaults.
 equations, or is computed here, is called so.`,
 		Example: `  heddle lab run change-assimilation
   heddle lab run deadlock --runs 1 --out results
+  heddle lab run vftree --sizes 72 --runs 2
   heddle lab run sa-flood --sizes 5 --out results
   heddle lab run vswitch-reconfiguration --sizes 324,648 --out results
   heddle lab run change-assimilation --runs 1 --out results`,

@@ -176,7 +176,8 @@ func (c *stillCase) run(seed uint64, life uint8, sum *stillResult) error {
 	if c.oldLevels {
 		dc.SL = func(int, int) ib.SL { return 0 }
 	}
-	b, err := newDataBed(f, sim.Config{Seed: seed, HopLatency: hopLatency, SMALatency: smaLatency}, lashConfig(life), dc)
+	b, err := newDataBed(f, sim.Config{Seed: seed, HopLatency: hopLatency, SMALatency: smaLatency},
+		lashConfig(life), dc)
 	if err != nil {
 		return err
 	}
@@ -305,7 +306,8 @@ func (c *cutCase) run(seed uint64, span time.Duration, sum *cutResult) error {
 	if err != nil {
 		return err
 	}
-	b, err := newDataBed(f, sim.Config{Seed: seed, HopLatency: hopLatency, SMALatency: smaLatency}, c.config(), deadlockConfig(seed))
+	b, err := newDataBed(f, sim.Config{Seed: seed, HopLatency: hopLatency, SMALatency: smaLatency}, c.config(),
+		deadlockConfig(seed))
 	if err != nil {
 		return err
 	}

@@ -54,7 +54,8 @@ func TestDeadlock(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	mustHold(t, r, "strict, no host repaths, against the setting", "availability (the default), hosts repath in time", "availability, no host ever repaths")
+	mustHold(t, r, "strict, no host repaths, against the setting", "availability (the default), hosts repath in "+
+		"time", "availability, no host ever repaths")
 }
 
 // TestDeadlockFull is the experiment as the command runs it.
@@ -66,7 +67,8 @@ func TestDeadlockFull(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	mustHold(t, r, "strict, no host repaths, against the setting", "availability (the default), hosts repath in time", "availability, no host ever repaths")
+	mustHold(t, r, "strict, no host repaths, against the setting", "availability (the default), hosts repath in "+
+		"time", "availability, no host ever repaths")
 }
 
 // TestStandStillSeeds: with pauses between packets every run stands still, after a

@@ -43,11 +43,20 @@ const (
 func (r *deadlockResults) report() *report.Report {
 	return &report.Report{
 		Name: "deadlock", Title: "A ring that stands still", Seed: r.seed,
-		Source: "W. L. Guay: Dynamic reconfiguration in interconnection networks (PhD thesis, 2014), Paper I (Figures 5 and 9) and Paper II (Figures 1 to 3)",
-		Intro: fmt.Sprintf("A 3×2 mesh of six switches with a host each, DDR cables, %v Gb/s of payload by host, packets of 2 KiB. Six flows: %v. Heddle's manager routes with lash; its tables and lifetimes are read by each packet from the simulated switches. "+
-			"Then the cable between S2 and S5 is cut. Source model: each host sends at random times (Poisson), %.2f Gb/s in the mean, %.0f %% of half a cable; at most %d packets wait at a host, the excess is lost. %d runs of each line, with seeds from %d on. "+
-			"Rates are Gb/s of payload, of all six flows together unless said.", hostGbps, sixFlows, ringOffer(), 100*ringShare, deadlockConfig(0).SourceQueue, r.runs, r.seed),
-		Sections: []report.Section{r.settings(), r.stillSection(), r.cycleSection(), r.cutSection(), r.timeline(true), r.timeline(false)},
+		Source: "W. L. Guay: Dynamic reconfiguration in interconnection networks (PhD thesis, 2014), Paper I " +
+			"(Figures 5 and 9) and Paper II (Figures 1 to 3)",
+		Intro: fmt.Sprintf("A 3×2 mesh of six switches with a host each, DDR cables, %v Gb/s of payload by "+
+			"host, packets of 2 KiB. Six flows: %v. Heddle's manager routes with lash; its tables and lifetimes "+
+			"are read by each packet from the simulated switches. "+
+			"Then the cable between S2 and S5 is cut. Source model: each host sends at random times (Poisson), "+
+			"%.2f Gb/s in the mean, %.0f %% of half a cable; at most %d packets wait at a host, the excess "+
+			"is lost. %d runs of each line, with seeds from %d on. "+
+			"Rates are Gb/s of payload, of all six flows together unless said.", hostGbps, sixFlows, ringOffer(),
+			100*ringShare, deadlockConfig(0).SourceQueue, r.runs, r.seed),
+		Sections: []report.Section{
+			r.settings(), r.stillSection(), r.cycleSection(), r.cutSection(),
+			r.timeline(true), r.timeline(false),
+		},
 	}
 }
 
@@ -58,14 +67,27 @@ func (r *deadlockResults) settings() report.Section {
 	dc := deadlockConfig(0)
 	c := cutCases[cutStrict]
 	list := append(deviations(c.config(), map[string]string{
-		"PacketLife": "under our plans: a thousandth, or their waits could not be simulated", "RepathTime": "the same", "ImproveDelay": "the same",
+		"PacketLife": "under our plans: a thousandth, or their waits could not be simulated",
+		"RepathTime": "the same", "ImproveDelay": "the same",
 		"Transition": "as each line says",
 	}),
-		setting{"lifetimes under the published method", fmt.Sprintf("code %d", r.life), "code 18", "'no limits': both above 19"},
-		setting{"hosts repath after", fmt.Sprintf("%v; %v with whole tables", learnSoon, learnLate), "-", "from the moment that new levels are published"},
-		setting{"input buffers", fmt.Sprintf("%d blocks a port, split among 8 lanes", dc.Buffer), "-", "not published"},
+		setting{
+			"lifetimes under the published method", fmt.Sprintf("code %d", r.life), "code 18",
+			"'no limits': both above 19",
+		},
+		setting{
+			"hosts repath after", fmt.Sprintf("%v; %v with whole tables", learnSoon, learnLate), "-",
+			"from the moment that new levels are published",
+		},
+		setting{
+			"input buffers", fmt.Sprintf("%d blocks a port, split among 8 lanes", dc.Buffer), "-",
+			"not published",
+		},
 		setting{"switch delay", dc.SwitchDelay.String(), "-", "not published"},
-		setting{"queues", fmt.Sprintf("%v, %d read of an input at a time, %v", dc.Input, dc.Reads, dc.Choice), "-", "not published"},
+		setting{
+			"queues", fmt.Sprintf("%v, %d read of an input at a time, %v", dc.Input, dc.Reads, dc.Choice), "-",
+			"not published",
+		},
 	)
 	return settingsSection(list)
 }
@@ -74,12 +96,21 @@ func (r *deadlockResults) stillSection() report.Section {
 	s := report.Section{
 		Title: "No change (Paper II, Figures 1 to 3)",
 		Text: "'At first' is from 0.1 to 0.5 ms, 'in the end' 10 ms after 20 ms; with limits three lifetimes. " +
-			"Sources that are always ready never bring the ring to a stand-still here: each output takes its two inputs strictly in turn, so through traffic always has half of a cable. A pause of one source gives its neighbor more than half, and buffers fill permanently. " +
-			"That the ring can stand still is a matter of its tables; whether and when it does, one of turns and pauses.",
-		Table: report.Table{Columns: []string{"case", "lanes", "at first, Gb/s", "in the end, least", "most", "runs that stood still", "after, ms", "to", "discarded by limits"}},
+			"Sources that are always ready never bring the ring to a stand-still here: each output takes its " +
+			"two inputs strictly in turn, so through traffic always has half of a cable. A pause of one " +
+			"source gives its neighbor more than half, and buffers fill permanently. " +
+			"That the ring can stand still is a matter of its tables; whether and when it does, one of turns " +
+			"and pauses.",
+		Table: report.Table{Columns: []string{
+			"case", "lanes", "at first, Gb/s", "in the end, least", "most",
+			"runs that stood still", "after, ms", "to", "discarded by limits",
+		}},
 	}
 	for i, c := range r.still {
-		row := []any{stillCases[i].name, c.lanes, average(c.most), slices.Min(c.total), slices.Max(c.total), c.stood, nil, nil, int(c.lost)}
+		row := []any{
+			stillCases[i].name, c.lanes, average(c.most), slices.Min(c.total), slices.Max(c.total),
+			c.stood, nil, nil, int(c.lost),
+		}
 		if c.stood > 0 {
 			row[6], row[7] = c.soonest.Seconds()*1000, c.lasted.Seconds()*1000
 		}
@@ -93,16 +124,19 @@ func (r *deadlockResults) stillSection() report.Section {
 		},
 		{
 			What: "its tables do not stand still, on the mesh and on the ring", Published: "no cycle (Figures 1, 2)",
-			Measured: fmt.Sprintf("%d of %d runs stood still", mesh.stood+ring.stood, 2*r.runs), Holds: mesh.stood+ring.stood == 0,
+			Measured: fmt.Sprintf("%d of %d runs stood still", mesh.stood+ring.stood, 2*r.runs),
+			Holds:    mesh.stood+ring.stood == 0,
 		},
 		{
 			What: "P2.1: the ring with the mesh's levels stands still", Published: "deadlock (Figure 3)",
-			Measured: fmt.Sprintf("%d of %d runs; %.3g Gb/s after it", stuck.stood, r.runs, slices.Max(stuck.total)), Holds: stuck.stood == r.runs && slices.Max(stuck.total) == 0,
+			Measured: fmt.Sprintf("%d of %d runs; %.3g Gb/s after it", stuck.stood, r.runs, slices.Max(stuck.total)),
+			Holds:    stuck.stood == r.runs && slices.Max(stuck.total) == 0,
 		},
 		{
 			What: "with limits it goes on, below 1 %", Published: "below 1 % (Paper I, Figure 9)",
-			Measured: fmt.Sprintf("%.3g %%, %d packets discarded by limits", 100*slices.Max(lim.total)/average(ring.total), lim.lost),
-			Holds:    slices.Max(lim.total) > 0 && slices.Max(lim.total) < 0.01*average(ring.total),
+			Measured: fmt.Sprintf("%.3g %%, %d packets discarded by limits",
+				100*slices.Max(lim.total)/average(ring.total), lim.lost),
+			Holds: slices.Max(lim.total) > 0 && slices.Max(lim.total) < 0.01*average(ring.total),
 		},
 	}
 	return s
@@ -112,8 +146,13 @@ func (r *deadlockResults) stillSection() report.Section {
 func (r *deadlockResults) cycleSection() report.Section {
 	s := report.Section{
 		Title: "What waits for what",
-		Text:  "The circle of the last run of 'ring, the mesh's levels, no limits', as the detector found it. It looks at credits: heads of buffers that only other heads of the circle can free. Each line waits for the next, the last for the first.",
-		Table: report.Table{Columns: []string{"switch", "input", "lane", "waits for output", "lane ", "with a packet for LID"}},
+		Text: "The circle of the last run of 'ring, the mesh's levels, no limits', as the detector found it. " +
+			"It looks at credits: heads of buffers that only other heads of the circle can free. Each line " +
+			"waits for the next, the last for the first.",
+		Table: report.Table{Columns: []string{
+			"switch", "input", "lane", "waits for output", "lane ",
+			"with a packet for LID",
+		}},
 	}
 	c := &r.still[stillStuck]
 	names := map[string]bool{}
@@ -121,10 +160,14 @@ func (r *deadlockResults) cycleSection() report.Section {
 		for _, w := range c.cycle.Cycle {
 			name := c.f.Nodes[w.In.Node].Name()
 			names[name] = true
-			s.Table.Rows = append(s.Table.Rows, []any{name, int(w.In.Port), int(w.VL), int(w.Out.Port), int(w.Lane), int(w.DLID)})
+			s.Table.Rows = append(s.Table.Rows, []any{
+				name, int(w.In.Port), int(w.VL), int(w.Out.Port), int(w.Lane),
+				int(w.DLID),
+			})
 		}
 	}
-	measured := fmt.Sprintf("%d channels of %d switches, each behind the table entry of the one before", len(s.Table.Rows), len(names))
+	measured := fmt.Sprintf("%d channels of %d switches, each behind the table entry of the one before",
+		len(s.Table.Rows), len(names))
 	if c.bad != nil {
 		measured = c.bad.Error()
 	}
@@ -138,17 +181,25 @@ func (r *deadlockResults) cycleSection() report.Section {
 func (r *deadlockResults) cutSection() report.Section {
 	s := report.Section{
 		Title: "The cable S2-S5 is cut",
-		Text: "'Whole tables': as OpenSM does, tables for the ring are written and nobody asks what hosts use; links go down meanwhile (policy static2003). 'Strict' and 'availability' are Heddle's policies; lifetimes are a thousandth of the product's there. " +
-			"'Hosts keep their levels': they get no notification. The manager's setting says that they may never repath (repath-time 0), except in 'against the setting', where it says that they do in time, and they do not. " +
-			"'In the end' is the second half of the time looked at. 'Slowest' is the least rate of a flow that the cut does not touch, in any of its steps.",
+		Text: "'Whole tables': as OpenSM does, tables for the ring are written and nobody asks what hosts use; " +
+			"links go down meanwhile (policy static2003). 'Strict' and 'availability' are Heddle's policies; " +
+			"lifetimes are a thousandth of the product's there. " +
+			"'Hosts keep their levels': they get no notification. The manager's setting says that they may never " +
+			"repath (repath-time 0), except in 'against the setting', where it says that they do in time, and " +
+			"they do not. " +
+			"'In the end' is the second half of the time looked at. 'Slowest' is the least rate of a flow that " +
+			"the cut does not touch, in any of its steps.",
 		Table: report.Table{Columns: []string{
-			"case", "plan", "before, Gb/s", "in the end, Gb/s", "% of before", "slowest, Gb/s", "runs that stood still", "announced in", "runs with pairs left broken", "lost for the cut", "no route", "by limits",
+			"case", "plan", "before, Gb/s", "in the end, Gb/s", "% of before", "slowest, Gb/s", "runs that stood still",
+			"announced in", "runs with pairs left broken", "lost for the cut", "no route", "by limits",
 		}},
 	}
 	for i, c := range r.cut {
 		s.Table.Rows = append(s.Table.Rows, []any{
-			cutCases[i].name, c.plan, average(c.before), average(c.after), 100 * average(c.after) / average(c.before), slices.Min(c.least), c.stood, c.risk, c.broken,
-			int(c.lost[dataplane.Inactive] + c.lost[dataplane.LostOnWire] + c.lost[dataplane.BadEnd]), int(c.lost[dataplane.NoRoute]), int(limited(&c.lost)),
+			cutCases[i].name, c.plan, average(c.before), average(c.after),
+			100 * average(c.after) / average(c.before), slices.Min(c.least), c.stood, c.risk, c.broken,
+			int(c.lost[dataplane.Inactive] + c.lost[dataplane.LostOnWire] + c.lost[dataplane.BadEnd]),
+			int(c.lost[dataplane.NoRoute]), int(limited(&c.lost)),
 		})
 	}
 	s.Claim = append(r.publishedClaims(), r.plannedClaims()...)
@@ -169,14 +220,17 @@ func (r *deadlockResults) publishedClaims() []report.Claim {
 			Measured: fmt.Sprintf("%.3g %%", share(none)), Holds: share(none) == 0 && none.stood == r.runs,
 		},
 		{
-			What: "hosts repath: the ring's level comes back, with limits (P1.6 for streams)", Published: "most of the bandwidth",
-			Measured: fmt.Sprintf("%.3g of %.3g Gb/s in %v, %.3g at last", average(rep.after), ring, r.span, atEnd(rep.steps)),
-			Holds:    atEnd(rep.steps) > 0.95*ring,
+			What:      "hosts repath: the ring's level comes back, with limits (P1.6 for streams)",
+			Published: "most of the bandwidth",
+			Measured: fmt.Sprintf("%.3g of %.3g Gb/s in %v, %.3g at last", average(rep.after), ring, r.span,
+				atEnd(rep.steps)),
+			Holds: atEnd(rep.steps) > 0.95*ring,
 		},
 		{
-			What: "hosts repath, without limits: what holds the circle is on the old lane and stays", Published: "not considered",
-			Measured: fmt.Sprintf("%.3g of %.3g Gb/s: the flow that changed its lane", average(stuck.after), ring),
-			Holds:    average(stuck.after) < 0.5*ring,
+			What:      "hosts repath, without limits: what holds the circle is on the old lane and stays",
+			Published: "not considered",
+			Measured:  fmt.Sprintf("%.3g of %.3g Gb/s: the flow that changed its lane", average(stuck.after), ring),
+			Holds:     average(stuck.after) < 0.5*ring,
 		},
 	}
 }
@@ -192,8 +246,9 @@ func (r *deadlockResults) plannedClaims() []report.Claim {
 		}
 		return report.Claim{
 			What: what, Published: "nothing may stand still",
-			Measured: fmt.Sprintf("%d of %d runs stood still%s; the slowest untouched flow had %.3g Gb/s", c.stood, r.runs, said, slices.Min(c.least)),
-			Holds:    c.stood == 0 && slices.Min(c.least) > touched,
+			Measured: fmt.Sprintf("%d of %d runs stood still%s; the slowest untouched flow had %.3g Gb/s", c.stood,
+				r.runs, said, slices.Min(c.least)),
+			Holds: c.stood == 0 && slices.Min(c.least) > touched,
 		}
 	}
 	strict, keep := &r.cut[cutStrict], &r.cut[cutStrictKeep]
@@ -201,13 +256,15 @@ func (r *deadlockResults) plannedClaims() []report.Claim {
 		stands(cutStrict, "strict, hosts repath in time"),
 		{
 			What: "strict, hosts repath in time: the ring's level", Published: "-",
-			Measured: fmt.Sprintf("%.3g of %.3g Gb/s", average(strict.after), ring), Holds: average(strict.after) > 0.95*ring,
+			Measured: fmt.Sprintf("%.3g of %.3g Gb/s", average(strict.after), ring),
+			Holds:    average(strict.after) > 0.95*ring,
 		},
 		stands(cutStrictKeep, "strict, no host ever repaths, and the manager knows"),
 		{
 			What: "then the flows that the cut does not touch go on, and the others are refused", Published: "-",
-			Measured: fmt.Sprintf("%.3g Gb/s; pairs stay broken in %d of %d runs", average(keep.after), keep.broken, r.runs),
-			Holds:    average(keep.after) > 0.9*4*ringOffer() && keep.broken == r.runs,
+			Measured: fmt.Sprintf("%.3g Gb/s; pairs stay broken in %d of %d runs", average(keep.after), keep.broken,
+				r.runs),
+			Holds: average(keep.after) > 0.9*4*ringOffer() && keep.broken == r.runs,
 		},
 		stands(cutStrictNone, "the same without limits"),
 		stands(cutStrictAgainst, "strict, no host repaths, against the setting"),
@@ -226,7 +283,8 @@ func atEnd(x []float64) float64 {
 // timeline is the rate over time, of the first runs: of the published method
 // (Paper I, Figure 9), or of our plans.
 func (r *deadlockResults) timeline(published bool) report.Section {
-	s := report.Section{Title: "Rates after the cut under Heddle's plans", Text: "Of the first run of each; lifetimes and waits are a thousandth of the product's."}
+	s := report.Section{Title: "Rates after the cut under Heddle's plans", Text: "Of the first run of each; " +
+		"lifetimes and waits are a thousandth of the product's."}
 	if published {
 		s.Title, s.Text = "Rates after the cut (Paper I, Figure 9)", "Of the first run of each, from the cut on."
 	}

@@ -46,6 +46,7 @@ func All() []Experiment {
 		{"change-assimilation", "How long a subnet takes to assimilate a switch that comes or goes (2003)", ChangeAssimilation},
 		{"vswitch-reconfiguration", "What it costs that VMs migrate with their LIDs (2015)", VSwitchReconfiguration},
 		{"deadlock", "A ring that stands still, and what a transition plan does about it (2014)", Deadlock},
+		{"vftree", "Hot spots, and lanes by pair of leaves of a fat tree (2011)", VFTree},
 		{"sa-flood", "What an SA bears: OpenSM and Heddle under more and more queries (2015)", SAFlood},
 	}
 }

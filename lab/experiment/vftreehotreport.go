@@ -1,0 +1,166 @@
+package experiment
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"heddle/report"
+	"heddle/sim/dataplane"
+)
+
+// publishedGains are the gains over one lane that the text has, in percent, by hot
+// spots and lanes: of Figure 10a, then 10b.
+var publishedGains = [2]map[[2]int]float64{
+	{{1, 2}: 459, {1, 4}: 676, {1, 6}: 744, {1, 8}: 757, {9, 8}: 221},
+	{{1, 8}: 503, {3, 8}: 270, {9, 6}: 97, {9, 8}: 90},
+}
+
+// slotModel is what a model in packet times gives for the 648-port tree, full
+// bisection: mean share of a host's rate, by hot spots and lanes (V24, V26, V27).
+var slotModel = map[[2]int]float64{
+	{1, 1}: 0.031, {1, 2}: 0.27, {1, 4}: 0.575, {1, 8}: 0.76, {3, 1}: 0.088, {3, 8}: 0.75, {9, 1}: 0.225, {
+		9,
+		8,
+	}: 0.78,
+}
+
+// at is the result of a point.
+func (r *vftreeResults) at(t hotTree, spots, lanes int, queue dataplane.Sharing) *hotResult {
+	i := find(r.points, t, lanes, spots, queue)
+	if i < 0 {
+		return nil
+	}
+	return &r.hot[i]
+}
+
+func (r *vftreeResults) hotSection(t hotTree) report.Section {
+	figure, half := "Figure 10a", 0
+	if t.half {
+		figure, half = "Figure 10b", 1
+	}
+	s := report.Section{
+		Title: fmt.Sprintf("Hot spots on a tree of %v (%s)", &t, figure),
+		Text: "Mean throughput of a host, as a share of what it can send. Each host sends 5 % of its packets to " +
+			"the hot spot of its part, the rest to hosts drawn from all. 'No hot spot' leaves the hot spots " +
+			"themselves out; 'bound' is what such a host can send at most on one lane. " +
+			"Gains are over one lane, in each window.",
+		Table: report.Table{Columns: []string{
+			"hot spots", "lanes", "source", "steady", "seeds, least", "most",
+			"no hot spot", "bound", "gain, %", "cold", "cold gain, %", "published gain, %",
+		}},
+	}
+	full := t.hosts == 648 // the published trees
+	for i, p := range r.points {
+		if p.tree != t {
+			continue
+		}
+		x, base := &r.hot[i], r.at(t, p.spots, r.lanes[0], lossy.queue)
+		var bound, published any
+		if p.lanes == 1 {
+			bound = p.bound()
+		}
+		if g, ok := publishedGains[half][[2]int{p.spots, p.lanes}]; ok && full && p.source == lossy {
+			published = g
+		}
+		s.Table.Rows = append(s.Table.Rows, []any{
+			p.spots, p.lanes, p.source.queue.String(), x.steady, slices.Min(x.seeds), slices.Max(x.seeds),
+			x.others, bound, 100*x.steady/base.steady - 100, x.cold, 100*x.cold/base.cold - 100, published,
+		})
+	}
+	s.Claim = append(s.Claim, r.boundClaims(t)...)
+	s.Claim = append(s.Claim, r.orderClaims(t)...)
+	if full {
+		s.Claim = append(s.Claim, r.gainClaims(t, half)...)
+	}
+	return s
+}
+
+// boundClaims are P3.13 and the source model.
+func (r *vftreeResults) boundClaims(t hotTree) (list []report.Claim) {
+	for _, spots := range r.spots {
+		// The bound is for the mean of what hosts draw: of the packets that a hot spot
+		// takes in a window, three standard deviations.
+		chance := 3 / math.Sqrt(float64(hotWindow*r.runs*spots))
+		p := hotPoint{tree: t, spots: spots}
+		if t.half && p.bound() > 0.4 {
+			continue // the missing roots bind, not the hot spot
+		}
+		v := r.at(t, spots, 1, lossy.queue).others / p.bound()
+		list = append(list, report.Claim{
+			What:      fmt.Sprintf("P3.13: one lane, %d hot spots: share of the bound %.3f", spots, p.bound()),
+			Published: fmt.Sprintf("plot only; 0.9 to 1, and %.3f for chance", chance),
+			Measured:  fmt.Sprintf("%.3f", v), Holds: v >= 0.9 && v <= 1+chance,
+		})
+	}
+	most := r.lanes[len(r.lanes)-1]
+	v, one := r.at(t, r.spots[0], most, blocking.queue).steady, r.at(t, r.spots[0], 1, lossy.queue).steady
+	return append(list, report.Claim{
+		What:      fmt.Sprintf("V25: with one queue for all lanes at each host, %d lanes gain nothing", most),
+		Published: "source model not published", Measured: fmt.Sprintf("%.3f, on one lane %.3f", v, one),
+		Holds: near(v, one, 0.08),
+	})
+}
+
+// orderClaims say that more lanes bring more.
+func (r *vftreeResults) orderClaims(t hotTree) (list []report.Claim) {
+	for _, spots := range r.spots {
+		var x []float64
+		for _, l := range r.lanes {
+			x = append(x, r.at(t, spots, l, lossy.queue).steady)
+		}
+		if spots == 1 {
+			// Per lane added, relative to what there was.
+			largest := true
+			step := func(i int) float64 { return (x[i]/x[i-1] - 1) / float64(r.lanes[i]-r.lanes[i-1]) }
+			for i := 2; i < len(x); i++ {
+				largest = largest && step(i) < step(1)
+			}
+			list = append(list, report.Claim{
+				What: "P3.10: the second lane is the largest relative step, one hot spot", Published: "yes",
+				Measured: fmt.Sprintf("%.3f at %v lanes", x, r.lanes), Holds: largest,
+			})
+			continue
+		}
+		rises := x[len(x)-1] > x[0]
+		for i := 1; i < len(x); i++ {
+			// A tenth of a percent is within what seeds differ by.
+			rises = rises && (r.lanes[i-1] < 4 || x[i] > 0.999*x[i-1])
+		}
+		list = append(list, report.Claim{
+			What:      fmt.Sprintf("P3.11: %d hot spots: rises from four lanes on", spots),
+			Published: "six and eight lanes differ little",
+			Measured:  fmt.Sprintf("%.3f at %v lanes", x, r.lanes), Holds: rises,
+		})
+	}
+	return list
+}
+
+// gainClaims compare with what the paper says of its trees.
+func (r *vftreeResults) gainClaims(t hotTree, half int) (list []report.Claim) {
+	for _, spots := range r.spots {
+		for _, l := range r.lanes {
+			x, base := r.at(t, spots, l, lossy.queue), r.at(t, spots, r.lanes[0], lossy.queue)
+			if want, ok := publishedGains[half][[2]int{spots, l}]; ok {
+				check := "P3.10"
+				if half == 1 {
+					check = "P3.12"
+				} else if spots > 1 {
+					check = "P3.11"
+				}
+				steady, cold := 100*x.steady/base.steady-100, 100*x.cold/base.cold-100
+				list = append(list, claim(
+					fmt.Sprintf("%s, V28: gain of %d lanes, %d hot spots", check, l, spots),
+					fmt.Sprintf("%+.0f %%", want), steady >= want, "%+.0f %%; from a cold start %+.0f %%", steady, cold,
+				))
+			}
+			if want, ok := slotModel[[2]int{spots, l}]; ok && half == 0 {
+				list = append(list, claim(
+					fmt.Sprintf("V24, V26, V27: share with %d lanes, %d hot spots", l, spots),
+					fmt.Sprintf("- (a slot model: %.3f ± 10 %%)", want), near(x.steady, want, 0.1), "%.3f", x.steady,
+				))
+			}
+		}
+	}
+	return list
+}
