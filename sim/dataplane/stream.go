@@ -315,7 +315,7 @@ func (e *Engine) refill(si int32) {
 	if e.make(si) {
 		return
 	}
-	// The host's port has no lane for it. The next one may go elsewhere, at the time
+	// There is no path, or no lane for it. The next one may go elsewhere, at the time
 	// at which this one would have left.
 	s = &e.streams[si]
 	if s.Arrival == Closed {
@@ -331,7 +331,8 @@ func (e *Engine) acked(si int32) {
 	e.refill(si)
 }
 
-// make makes a packet and puts it into its queue; false: it was lost at once.
+// make makes a packet and puts it into its queue; false: it was lost at once, or
+// there is no path.
 func (e *Engine) make(si int32) bool {
 	s := &e.streams[si]
 	s.made++
@@ -343,8 +344,8 @@ func (e *Engine) make(si int32) bool {
 			sl = e.cfg.SL(s.Src, int(dst))
 		}
 	}
-	if dlid == 0 && !s.pulls() {
-		return // the destination has no LID yet, so there is no path to it
+	if dlid == 0 {
+		return false // the destination has no LID yet, so there is no path to it
 	}
 	h := &e.hosts[s.Src]
 	vl := e.tables.Lane(h.ref.Node, 0, h.ref.Port, sl)
