@@ -22,6 +22,12 @@ const (
 // upLimit is the virtual time in which a subnet without faults comes up.
 const upLimit = 10 * time.Minute
 
+// LoadedModel says what a Loaded simulates when a cable is cut.
+func LoadedModel() string {
+	return fmt.Sprintf("A manager in virtual time finds it and repairs the tables: a MAD takes %v over a link, an agent %v for a request, a routing job %v.",
+		LoadedHop, LoadedSMA, LoadedJob)
+}
+
 // Loaded is a managed subnet that carries packets: a manager in virtual time, the
 // simulated devices, and the data plane under the tables that the manager writes.
 type Loaded struct {
@@ -37,7 +43,11 @@ type Loaded struct {
 
 // NewLoaded brings up f with a manager at its first adapter, and loads it.
 func NewLoaded(f *fabric.Fabric, cfg sm.Config, c dataplane.Config) (*Loaded, error) {
-	cluster, err := NewCluster(f, sim.Config{Seed: c.Seed, HopLatency: LoadedHop, SMALatency: LoadedSMA})
+	sc := sim.Config{Seed: c.Seed, HopLatency: LoadedHop, SMALatency: LoadedSMA}
+	for code := uint8(1); ib.VLsOf(code) > 0 && ib.VLsOf(code) <= c.Lanes; code++ {
+		sc.VLCap = code
+	}
+	cluster, err := NewCluster(f, sc)
 	if err != nil {
 		return nil, err
 	}
@@ -75,6 +85,9 @@ func Load(cluster *Cluster, m *Manager, c dataplane.Config) (*Loaded, error) {
 	}
 	return l, nil
 }
+
+// Packets is the data plane.
+func (l *Loaded) Packets() *dataplane.Engine { return l.Engine }
 
 // RunTo runs everything that happens before time t of the engine.
 func (l *Loaded) RunTo(t dataplane.Time) { l.Sim.RunUntil(l.began.Add(t.Duration())) }

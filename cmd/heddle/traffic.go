@@ -13,7 +13,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"heddle/lab"
 	"heddle/settings"
+	"heddle/sim/dataplane"
 	"heddle/traffic"
 	"heddle/traffic/study"
 )
@@ -33,6 +35,8 @@ type trafficFlags struct {
 	flow, cutEach  bool
 	asJSON         bool
 	out            string
+
+	timeGiven, repairGiven bool // --time and --repair-time
 }
 
 func newTraffic() *cobra.Command {
@@ -76,13 +80,13 @@ A pattern is NAME[:ARGUMENT...][,KEY=VALUE...]. Several run at the same time.
 	c.Flags().IntVar(&f.vls, "vls", 8, "data lanes that every link has, `1-15`")
 	c.Flags().IntVar(&f.seeds, "seeds", 1, "`N` seeds; results are their means")
 	c.Flags().Uint64Var(&f.seed, "seed", 1, "first `SEED`, of patterns and of engines that use random numbers")
-	c.Flags().DurationVar(&f.time, "time", 300*time.Microsecond, "`TIME` for which traffic runs; collectives run to their end")
+	c.Flags().DurationVar(&f.time, "time", 300*time.Microsecond, "`TIME` for which traffic runs, 10ms longer than the cut if a manager repairs one; collectives run to their end")
 	c.Flags().StringArrayVar(&f.cuts, "cut", nil, "lose the cable at `NODE:PORT`, by description, netlist ID or node GUID, from the start or, with @TIME, under traffic; may be repeated, all are lost together")
 	c.Flags().BoolVar(&f.cutEach, "cut-each", false, "lose each cable in turn, and rank all by what their loss costs")
 	c.Flags().DurationVar(&f.packets.Warmup, "warmup", f.packets.Warmup, "first part of --time, in which packets are not counted; hot spots need about 2ms of `TIME`")
 	c.Flags().IntVar(&f.packets.Buffer, "buffer", f.packets.Buffer, "input buffer of a port in `BYTES`, split equally among its lanes")
 	c.Flags().BoolVar(&f.packets.VOQ, "voq", false, "switches with a queue for each input, lane and output, in place of FIFOs")
-	c.Flags().DurationVar(&f.packets.RepairTime, "repair-time", f.packets.RepairTime, "`TIME` from a cut under traffic (--cut NODE:PORT@TIME) to the repaired tables in all switches")
+	c.Flags().DurationVar(&f.packets.RepairTime, "repair-time", f.packets.RepairTime, "`TIME` from a cut under traffic (--cut NODE:PORT@TIME) to the repaired tables in all switches; without it a simulated manager finds the cut and repairs")
 	c.Flags().BoolVar(&f.flow, "flow", false, "answer by max-min fair shares in place of packets, in milliseconds")
 	c.Flags().IntVar(&f.workers, "workers", 0, "`CORES` to use; 0 = all. The result is the same for any number")
 	c.Flags().BoolVar(&f.asJSON, "json", false, "print JSON")
@@ -107,6 +111,7 @@ func patternUsage() string {
 }
 
 func (f *trafficFlags) run(cmd *cobra.Command) error {
+	f.timeGiven, f.repairGiven = cmd.Flags().Changed("time"), cmd.Flags().Changed("repair-time")
 	q, err := f.question(cmd.InOrStdin())
 	if err != nil {
 		return err
@@ -179,6 +184,9 @@ func (f *trafficFlags) question(stdin io.Reader) (*study.Question, error) {
 	if err := f.parseCuts(q); err != nil {
 		return nil, err
 	}
+	if q.Packets.CutAt > 0 && !f.repairGiven {
+		f.manage(q)
+	}
 	if err := f.readTraces(q); err != nil {
 		return nil, err
 	}
@@ -186,6 +194,24 @@ func (f *trafficFlags) question(stdin io.Reader) (*study.Question, error) {
 		return nil, refused(err)
 	}
 	return q, nil
+}
+
+// managedTime is how long traffic runs after a cut that a manager repairs, if
+// nothing else is asked for.
+const managedTime = 10 * time.Millisecond
+
+// manage lets a manager repair the cuts.
+func (f *trafficFlags) manage(q *study.Question) {
+	if !f.timeGiven {
+		q.Time = q.Packets.CutAt + managedTime
+	}
+	q.Packets.ManagedModel = lab.LoadedModel()
+	q.Packets.Managed = func(c study.Choice, d dataplane.Config) (study.Subnet, error) {
+		cfg := lab.DefaultConfig()
+		cfg.Engines, cfg.Route, cfg.MaxVLs, cfg.RouteSeed = c.Engines, q.Options, q.Options.MaxVLs, q.Options.Seed
+		cfg.Explicit = true
+		return lab.NewLoaded(q.Fabric, cfg, d)
+	}
 }
 
 // parseCuts reads the values of --cut: NODE:PORT or NODE:PORT@TIME.

@@ -190,8 +190,11 @@ func (r *runner) cut(s *state, e *Engine) error {
 	}
 	x.Disconnected = v.DisconnectedPairs
 	if !q.Flow && q.Packets.CutAt > 0 {
-		after = &state{g: s.g, t: s.t, later: after}
-		x.marks = []float64{micros(q.Packets.CutAt), micros(q.Packets.CutAt + q.Packets.RepairTime)}
+		after = &state{g: s.g, t: s.t, later: after, choice: Choice{Name: e.Name, Engines: q.engines(e.Name)}}
+		x.marks = []float64{micros(q.Packets.CutAt)}
+		if q.Packets.Managed == nil {
+			x.marks = append(x.marks, micros(q.Packets.CutAt+q.Packets.RepairTime))
+		}
 	}
 	sub := &Engine{Name: e.Name}
 	r.what = e.Name + " after the cut"

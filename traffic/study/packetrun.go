@@ -74,8 +74,11 @@ func (r *packetRun) run(ctx context.Context) (*outcome, error) {
 	cut, repaired := dataplane.Never, dataplane.Never
 	if q.Packets.CutAt > 0 && r.s.later != nil {
 		cut = dataplane.FromDuration(q.Packets.CutAt)
-		repaired = cut + dataplane.FromDuration(q.Packets.RepairTime)
-		stops = append(stops, cut, repaired)
+		stops = append(stops, cut)
+		if r.subnet == nil { // else the manager repairs
+			repaired = cut + dataplane.FromDuration(q.Packets.RepairTime)
+			stops = append(stops, repaired)
+		}
 	}
 	slices.Sort(stops)
 	stops = slices.Compact(stops)
@@ -96,8 +99,8 @@ func (r *packetRun) run(ctx context.Context) (*outcome, error) {
 		}
 		r.tell(float64(t) / float64(end))
 		if t == cut {
-			for _, c := range q.Cuts {
-				r.e.CutLink(c)
+			if err := r.cut(); err != nil {
+				return nil, err
 			}
 		}
 		if t == repaired {
@@ -130,6 +133,27 @@ func (r *packetRun) run(ctx context.Context) (*outcome, error) {
 	return r.out, nil
 }
 
+// runTo runs what happens before t.
+func (r *packetRun) runTo(t dataplane.Time) {
+	if r.subnet != nil {
+		r.subnet.RunTo(t)
+		return
+	}
+	r.e.Run(t)
+}
+
+// cut loses the cables of the question.
+func (r *packetRun) cut() error {
+	for _, c := range r.q.Cuts {
+		if r.subnet == nil {
+			r.e.CutLink(c)
+		} else if err := r.subnet.Cut(c); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // slice is how much virtual time passes between two looks at the context.
 const slice = 10 * dataplane.Microsecond
 
@@ -138,7 +162,7 @@ func (r *packetRun) until(ctx context.Context, t dataplane.Time) {
 	for len(r.posts) > 0 && r.posts[0].at < t {
 		p := r.posts[0]
 		r.posts = r.posts[1:]
-		r.e.Run(max(p.at, r.e.Now()))
+		r.runTo(max(p.at, r.e.Now()))
 		r.e.Post(p.stream, p.packets)
 	}
 	if t == 0 {
@@ -147,7 +171,7 @@ func (r *packetRun) until(ctx context.Context, t dataplane.Time) {
 		}
 	}
 	for ctx.Err() == nil && r.e.Now() < t {
-		r.e.Run(min(r.e.Now()+slice, t))
+		r.runTo(min(r.e.Now()+slice, t))
 	}
 }
 

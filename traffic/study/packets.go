@@ -21,9 +21,21 @@ type PacketOptions struct {
 	Warmup time.Duration
 	Buffer int // bytes of the input buffer of a port, split equally among its lanes
 	VOQ    bool
+	// Managed, if set, brings up a subnet with a manager that uses the engines of a
+	// choice. It is asked for cuts under traffic, which the manager then repairs by
+	// itself. ManagedModel says in a sentence what it simulates.
+	Managed      func(c Choice, d dataplane.Config) (Subnet, error)
+	ManagedModel string
 	// CutAt is when Question.Cuts are lost under traffic, RepairTime how long after
 	// that the repaired tables are in all switches; 0: lost from the start.
 	CutAt, RepairTime time.Duration
+}
+
+// Subnet carries packets under the tables that a manager writes.
+type Subnet interface {
+	Packets() *dataplane.Engine // its time 0 is when the subnet was up
+	RunTo(t dataplane.Time)     // runs what happens before t
+	Cut(r fabric.Ref) error     // loses a cable
 }
 
 // DefaultPackets are the usual options.
@@ -78,7 +90,10 @@ func (q *Question) packetModel() []string {
 	if q.Packets.Warmup > 0 {
 		out = append(out, fmt.Sprintf("The first %v are not counted.", q.Packets.Warmup))
 	}
-	if q.Packets.CutAt > 0 {
+	switch {
+	case q.Packets.CutAt > 0 && q.Packets.Managed != nil:
+		out = append(out, fmt.Sprintf("The cut is at %v under traffic. %s", q.Packets.CutAt, q.Packets.ManagedModel))
+	case q.Packets.CutAt > 0:
 		out = append(out, fmt.Sprintf("The cut is at %v under traffic; %v later all switches have the repaired tables.",
 			q.Packets.CutAt, q.Packets.RepairTime))
 	}
@@ -87,14 +102,16 @@ func (q *Question) packetModel() []string {
 
 // packetRun is one run of the packet simulator.
 type packetRun struct {
-	q     *Question
-	s     *state
-	net   *maxmin.Net
-	e     *dataplane.Engine
-	plain *dataplane.Plain
-	t     *route.Tables // in the switches now
-	load  float64
-	tell  func(share float64)
+	q   *Question
+	s   *state
+	net *maxmin.Net
+	e   *dataplane.Engine
+	// subnet has a manager, if a cut waits for one; else plain has the tables.
+	subnet Subnet
+	plain  *dataplane.Plain
+	t      *route.Tables // in the switches now
+	load   float64
+	tell   func(share float64)
 
 	host     []int      // by host: end port of the engine
 	streams  []streamOf // by stream of the engine
@@ -138,8 +155,61 @@ func (r *packetRun) build(seed uint64, demands []*traffic.Demand) error {
 	return nil
 }
 
-// engine makes the engine: the fabric without lost cables, and the tables.
+// engine makes the engine: with a manager for cuts under traffic that wait for one,
+// else with the tables of the question.
 func (r *packetRun) engine(seed uint64) error {
+	q := r.q
+	c := dataplane.Defaults()
+	c.Seed, c.Lanes = seed, q.VLs
+	c.Buffer, c.HostBuffer = q.Packets.Buffer/64, q.Packets.Buffer/64
+	if q.Packets.VOQ {
+		c.Input = dataplane.VOQ
+	}
+	place := map[fabric.Ref]int{}
+	for h := range q.hosts {
+		place[q.hosts[h].Port] = h
+	}
+	var hostOf []int32 // by end port
+	var err error
+	switch {
+	case r.s.later != nil && q.Packets.Managed != nil:
+		if q.Specs[0].SL >= 0 {
+			c.SL = nil // that of the patterns
+		}
+		if r.subnet, err = q.Packets.Managed(r.s.choice, c); err != nil {
+			return err
+		}
+		r.e = r.subnet.Packets()
+	default:
+		if q.Specs[0].SL < 0 {
+			c.SL = func(src, dst int) ib.SL {
+				a, b := hostOf[src], hostOf[dst]
+				if a < 0 || b < 0 {
+					return 0
+				}
+				return r.t.PathSL(q.hosts[a].Switch, q.hosts[b].LID)
+			}
+		}
+		if err = r.plainEngine(c); err != nil {
+			return err
+		}
+	}
+	r.host = make([]int, len(q.hosts))
+	for p := range r.e.NumEnds() {
+		h, ok := place[r.e.HostPort(p)]
+		if !ok {
+			hostOf = append(hostOf, -1)
+			continue
+		}
+		hostOf = append(hostOf, int32(h))
+		r.host[h] = p
+	}
+	return nil
+}
+
+// plainEngine makes an engine under the tables of the question, without the cables
+// that are lost from the start.
+func (r *packetRun) plainEngine(c dataplane.Config) error {
 	q := r.q
 	top, err := dataplane.FromFabric(q.Fabric, dataplane.DefaultCable)
 	if err != nil {
@@ -154,41 +224,11 @@ func (r *packetRun) engine(seed uint64) error {
 			}
 		}
 	}
-	c := dataplane.Defaults()
-	c.Seed, c.Lanes = seed, q.VLs
-	c.Buffer, c.HostBuffer = q.Packets.Buffer/64, q.Packets.Buffer/64
-	if q.Packets.VOQ {
-		c.Input = dataplane.VOQ
-	}
-	place := map[fabric.Ref]int{}
-	for h := range q.hosts {
-		place[q.hosts[h].Port] = h
-	}
-	var hostOf []int32 // by end port
-	if q.Specs[0].SL < 0 {
-		c.SL = func(src, dst int) ib.SL {
-			a, b := hostOf[src], hostOf[dst]
-			if a < 0 || b < 0 {
-				return 0
-			}
-			return r.t.PathSL(q.hosts[a].Switch, q.hosts[b].LID)
-		}
-	}
 	if r.e, err = dataplane.New(top, r.plain, c); err != nil {
 		return err
 	}
 	for _, c := range r.s.cuts {
 		r.e.CutLink(c)
-	}
-	r.host = make([]int, len(q.hosts))
-	for p := range r.e.NumEnds() {
-		h, ok := place[r.e.HostPort(p)]
-		if !ok {
-			hostOf = append(hostOf, -1)
-			continue
-		}
-		hostOf = append(hostOf, int32(h))
-		r.host[h] = p
 	}
 	return nil
 }

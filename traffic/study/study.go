@@ -172,7 +172,8 @@ type state struct {
 	t    *route.Tables
 	cuts []fabric.Ref
 	// later is the state after cuts under traffic, nil: none.
-	later *state
+	later  *state
+	choice Choice // engines of the manager that repairs, if later is set
 }
 
 // Answer computes the answer.
