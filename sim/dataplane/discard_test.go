@@ -199,3 +199,81 @@ func TestRefusals(t *testing.T) {
 		}
 	}
 }
+
+// TestCutUnderPacket cuts the first of three cables at moments of one packet's
+// way, whose last byte leaves the host at 518.5 ns.
+func TestCutUnderPacket(t *testing.T) {
+	for _, c := range []struct {
+		at    Time
+		cause Cause
+		port  fabric.Ref
+	}{
+		{5 * Nanosecond, LostOnWire, fabric.Ref{Node: 2, Port: 1}},  // the head is on the cable
+		{60 * Nanosecond, LostOnWire, fabric.Ref{Node: 2, Port: 1}}, // it is in the first switch, not yet looked up
+		{115 * Nanosecond, BadEnd, fabric.Ref{Node: 3, Port: 1}},    // on the second cable
+		{300 * Nanosecond, BadEnd, fabric.Ref{Node: 1, Port: 1}},    // the second switch passes it on
+		{528_499, BadEnd, fabric.Ref{Node: 1, Port: 1}},             // the last byte is on the cable
+		{528_500, numCauses, fabric.Ref{}},                          // it is in
+		{2 * Microsecond, numCauses, fabric.Ref{Node: 1, Port: 1}},
+	} {
+		n := chain(qdr, qdr, qdr)
+		e := mustNew(t, &n.Topology, n.tables(1), testConfig())
+		mustAdd(t, e, Stream{Src: 0, To: To(1), Bytes: rc2k, Packets: 1})
+		e.Run(c.at)
+		e.CutLink(n.Links[0].A)
+		mustCheck(t, e)
+		e.Run(Millisecond)
+		mustCheck(t, e)
+		s := e.Stats()
+		if c.cause == numCauses {
+			if s.Delivered != 1 {
+				t.Errorf("cut at %v: lost by %v", c.at, s.Dropped)
+			}
+		} else if s.Dropped[c.cause] != 1 || e.Port(c.port).Dropped[c.cause] != 1 {
+			t.Errorf("cut at %v: delivered %d, dropped %v, want %v at %v", c.at, s.Delivered, s.Dropped, c.cause, c.port)
+		}
+		if e.Live() != 0 {
+			t.Errorf("cut at %v: %d left", c.at, e.Live())
+		}
+	}
+	// A packet that waits, partly in, behind a busy output is lost from the queue.
+	n := newNet(3, 1, 3)
+	for h := range 3 {
+		n.link(h, 3, qdr)
+	}
+	e := mustNew(t, &n.Topology, n.tables(1), testConfig())
+	mustAdd(t, e, Stream{Src: 0, To: To(2), Bytes: rc2k, Packets: 1})
+	mustAdd(t, e, Stream{Src: 1, To: To(2), Bytes: rc2k, Packets: 1})
+	e.Run(300 * Nanosecond)
+	e.CutLink(n.Links[1].A)
+	mustCheck(t, e)
+	e.Run(Millisecond)
+	mustCheck(t, e)
+	if s := e.Stats(); s.Delivered != 1 || s.Dropped[LostOnWire] != 1 || e.Live() != 0 {
+		t.Errorf("delivered %d, dropped %v, %d left", s.Delivered, s.Dropped, e.Live())
+	}
+}
+
+// TestRates: data rates of 4X links in ps a byte, and those of other widths.
+func TestRates(t *testing.T) {
+	for s, want := range map[ib.LinkSpeed]Rate{
+		ib.SpeedSDR: {1000, 1}, ib.SpeedDDR: {500, 1}, ib.SpeedQDR: {250, 1}, ib.SpeedFDR10: {200, 1}, ib.SpeedFDR: {440, 3}, ib.SpeedEDR: {80, 1},
+		ib.SpeedHDR: {40, 1}, ib.SpeedNDR: {20, 1}, ib.SpeedXDR: {10, 1}, ib.SpeedNone: {},
+	} {
+		if got := LinkRate(ib.Width4x, s); got != want {
+			t.Errorf("4X %v: %v, want %v", s, got, want)
+		}
+	}
+	for w, want := range map[ib.LinkWidth]Rate{ib.Width1x: {80, 1}, ib.Width2x: {40, 1}, ib.Width4x: {20, 1}, ib.Width8x: {10, 1}, ib.Width12x: {20, 3}, 3: {}} {
+		if got := LinkRate(w, ib.SpeedNDR); got != want {
+			t.Errorf("%v NDR: %v, want %v", w, got, want)
+		}
+	}
+	// Whole packets are rounded once.
+	if got := LinkRate(ib.Width4x, ib.SpeedFDR).Time(rc2k); got != 304_187 {
+		t.Errorf("2 KiB at FDR: %v", got)
+	}
+	if got := gbps(1, 2048, Cap(12.9, 2048, rc2k).Time(rc2k)); got < 12.8999 || got > 12.9001 {
+		t.Errorf("cap of 12.9 Gb/s gives %v", got)
+	}
+}

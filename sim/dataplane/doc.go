@@ -55,6 +55,18 @@
 // A multicast packet holds its blocks until its last copy has left. Copies leave
 // as outputs become free. With VOQ they leave one output after the other.
 //
+// Causes of loss, and where each is counted, are those of Cause. Engine.Port and
+// Engine.Lane are what a PMA shows of a port.
+//
+// # Deadlock
+//
+// A deadlock is found from what waits for what: buffers whose heads all wait for
+// credits of other such buffers. Some time after a packet begins to wait for
+// credits that no running read will give (Config.DetectEvery) Run looks for such
+// a set, and Deadlock names a circle in it. Packets that wait for a host that has
+// stopped, for a stalled lane or for a busy output close no circle. Looking
+// changes nothing. With limits the circle is broken by loss later.
+//
 // # Exact and approximated
 //
 // Exact: serialization, cables and cut-through across rates; credits by block;
@@ -64,7 +76,13 @@
 // Approximated: the delay of a switch is constant; flow control packets take no
 // bandwidth of the reverse link (below 1 %); arbitration takes no time; blocks of
 // a dropped packet come free at once. PortXmitWait includes time in which the
-// input of a waiting packet was busy.
+// input of a waiting packet was busy. There are no VL15 packets: management
+// datagrams that need no credits are the simulated subnet's.
+//
+// Nothing here is random but sources, so equal saturated flows can fall into
+// step: with one read per input, flows to two hosts of the same rate may find the
+// input busy forever (validation case V32), and a ring may never lock (V36). Give
+// sources a random part, or inputs more reads, where that matters.
 //
 // # Order and determinism
 //
@@ -75,6 +93,14 @@
 // before t, so what the caller changes at t holds for the packets of t. Each
 // stream has random numbers of its own. The same Topology, Tables, Config and
 // calls give the same history, which Stats.Hash sums up.
+//
+// # Cost
+//
+// A packet takes about one event at its source, two at each switch and one at its
+// end; BenchmarkEngine has the goals. A steady state allocates nothing, and no
+// record has a pointer. Clone copies an Engine to go on from one state with
+// several changes. Config.Checks asserts at each start that no buffer is overrun,
+// and Check compares all counters with what is in queues and on wires.
 //
 // An Engine belongs to one goroutine. It reads no clock and starts no goroutine.
 package dataplane
