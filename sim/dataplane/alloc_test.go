@@ -25,6 +25,9 @@ func TestAllocations(t *testing.T) {
 		}); n != 0 {
 			t.Errorf("%v: %v allocations in 50 µs of a fabric at full load", in, n)
 		}
+		if e.det.runs == 0 {
+			t.Errorf("%v: no search for a deadlock", in)
+		}
 		mustCheck(t, e)
 	}
 }

@@ -28,6 +28,6 @@ func (e *Engine) Clone(tables Tables) *Engine {
 	c.stat = &stat
 	c.groups.copies = slices.Clone(e.groups.copies)
 	c.limits = limits{slices.Clone(e.limits.armed), slices.Clone(e.limits.stallEnd)}
-	c.hooks = Hooks{}
+	c.hooks, c.det.stuck, c.det.order = Hooks{}, nil, nil
 	return &c
 }

@@ -49,6 +49,8 @@ type detector struct {
 	armed bool
 	found *Deadlock
 	runs  uint64
+	stuck []bool  // by input port and lane; all false between searches
+	order []int32 // those that may be stuck, kept for its memory
 }
 
 // Deadlock returns the first deadlock found, nil if there was none.
@@ -89,8 +91,10 @@ func (e *Engine) detect() {
 // taken away until none is left that can; what remains is stuck, and each of its
 // heads waits for another that is.
 func (e *Engine) FindDeadlock() *Deadlock {
-	stuck := map[int32]bool{} // by input port and lane
-	var order []int32
+	if e.det.stuck == nil {
+		e.det.stuck = make([]bool, len(e.in)*int(e.stride))
+	}
+	stuck, order := e.det.stuck, e.det.order[:0]
 	for i := range e.in {
 		for m := e.in[i].lanes; m != 0; m &= m - 1 {
 			b := int32(i)*e.stride + int32(bits.TrailingZeros16(m))
@@ -104,23 +108,28 @@ func (e *Engine) FindDeadlock() *Deadlock {
 		changed = false
 		kept := order[:0]
 		for _, b := range order {
-			if e.eachTarget(b, func(t int32, _ *packet) bool { return stuck[t] }) {
+			if e.eachTarget(b, func(t int32, _ *packet) bool { return t >= 0 && stuck[t] }) {
 				kept = append(kept, b)
 			} else {
-				delete(stuck, b)
+				stuck[b] = false
 				changed = true
 			}
 		}
 		order = kept
 	}
+	e.det.order = order
 	if len(order) == 0 {
 		return nil
 	}
-	return &Deadlock{At: e.now, Cycle: e.circle(order[0], stuck), Stuck: len(order)}
+	d := &Deadlock{At: e.now, Cycle: e.circle(order[0]), Stuck: len(order)}
+	for _, b := range order {
+		stuck[b] = false
+	}
+	return d
 }
 
 // circle follows waits from a stuck buffer until one comes again.
-func (e *Engine) circle(b int32, stuck map[int32]bool) []Wait {
+func (e *Engine) circle(b int32) []Wait {
 	var path []Wait
 	at := map[int32]int{}
 	for {
@@ -130,7 +139,7 @@ func (e *Engine) circle(b int32, stuck map[int32]bool) []Wait {
 		at[b] = len(path)
 		next := int32(-1)
 		e.eachTarget(b, func(t int32, p *packet) bool {
-			if next < 0 && stuck[t] {
+			if next < 0 && t >= 0 && e.det.stuck[t] {
 				next = t
 				out := e.in[t/e.stride].up
 				path = append(path, Wait{
