@@ -166,7 +166,8 @@ func (r *deadlockResults) cycleSection() report.Section {
 			})
 		}
 	}
-	measured := fmt.Sprintf("%d channels of %d switches, each behind the table entry of the one before",
+	measured := fmt.Sprintf("%d channels of %d switches, each behind the table entry of the one before; "+
+		"route/check finds the same circle",
 		len(s.Table.Rows), len(names))
 	if c.bad != nil {
 		measured = c.bad.Error()
@@ -190,7 +191,8 @@ func (r *deadlockResults) cutSection() report.Section {
 			"'In the end' is the second half of the time looked at. 'Slowest' is the least rate of a flow that " +
 			"the cut does not touch, in any of its steps.",
 		Table: report.Table{Columns: []string{
-			"case", "plan", "before, Gb/s", "in the end, Gb/s", "% of before", "slowest, Gb/s", "runs that stood still",
+			"case", "plan", "before, Gb/s", "in the end, Gb/s", "% of before", "slowest, Gb/s", "runs that " +
+				"stood still",
 			"announced in", "runs with pairs left broken", "lost for the cut", "no route", "by limits",
 		}},
 	}
