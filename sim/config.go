@@ -69,6 +69,12 @@ type Config struct {
 	// data packet.
 	AutoActive bool
 
+	// DirectStates takes a Set of PortState to Initialize, Armed or Active whatever
+	// the state of a port whose link is up. IBA §7.2.7 refuses to go back to
+	// Initialize and to leave out Armed; models before it did both (Bermúdez et al.,
+	// 2003).
+	DirectStates bool
+
 	// TraceHash keeps a running hash of all packets sent, delivered and lost; see
 	// Subnet.TraceHash.
 	TraceHash bool

@@ -238,6 +238,10 @@ func (s *Subnet) setPortState(p int32, n *smp.PortInfo, port0 bool) (bad bool, a
 	if phys > ib.PhysDisabled || phys != 0 && n.PortState > ib.StateDown {
 		return true, actNone
 	}
+	if s.cfg.DirectStates && !port0 && n.PortState >= ib.StateInit && n.PortState <= ib.StateActive && pt.state >= ib.StateInit {
+		s.setState(p, n.PortState)
+		return false, actNone
+	}
 	switch n.PortState {
 	case ib.StateNoChange, ib.StateDown:
 	case ib.StateArmed:
