@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -185,6 +186,9 @@ func (f *trafficFlags) question(stdin io.Reader) (*study.Question, error) {
 		return nil, err
 	}
 	if q.Packets.CutAt > 0 && !f.repairGiven {
+		if !slices.Contains([]int{1, 2, 4, 8, 15}, f.vls) {
+			return nil, usagef("--vls %d: a port of a managed subnet has 1, 2, 4, 8 or 15 data lanes; choose one of them, or give --repair-time", f.vls)
+		}
 		f.manage(q)
 	}
 	if err := f.readTraces(q); err != nil {
