@@ -81,6 +81,8 @@ type Manager struct {
 	Dead      bool
 	Workers   int           // of routing jobs; 0 = 1
 	JobTime   time.Duration // virtual time that a routing job takes
+	// JobClock: a routing job takes JobTime and what it took by Clock.
+	JobClock bool
 	// KillAfter, if > 0, is how many more SMPs the manager sends before it
 	// dies without a word.
 	KillAfter int

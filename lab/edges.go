@@ -60,12 +60,17 @@ func (e smEdge) Compute(j *sm.Job) {
 	proved := m.clock()
 	j.Plan(r, max(m.Workers, 1))
 	m.JobCPU += proved - began
-	m.PlanCPU += m.clock() - proved
+	ended := m.clock()
+	m.PlanCPU += ended - proved
 	if m.OnJob != nil {
 		m.OnJob(r)
 	}
-	if m.JobTime > 0 {
-		m.c.Sim.After(m.JobTime, func() { m.sm.Step(sm.JobDone{Result: r}) })
+	takes := m.JobTime
+	if m.JobClock {
+		takes += ended - began
+	}
+	if takes > 0 {
+		m.c.Sim.After(takes, func() { m.sm.Step(sm.JobDone{Result: r}) })
 	} else {
 		m.sm.Step(sm.JobDone{Result: r})
 	}

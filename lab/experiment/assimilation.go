@@ -75,7 +75,19 @@ func ChangeAssimilation(o Options) (*report.Report, error) {
 			}
 		}
 	}
-	return assimilationReport(o.Seed, runs, sizes, rows), nil
+	r := assimilationReport(o.Seed, runs, sizes, rows)
+	switches := o.Losses
+	if switches == 0 {
+		switches = 7 // all
+	}
+	if switches > 0 {
+		seed, all, err := figure12(&o, rate12, switches)
+		if err != nil {
+			return nil, err
+		}
+		r.Sections = append(r.Sections, figure12Sections(seed, rate12, all)...)
+	}
+	return r, nil
 }
 
 // changes are what was measured, by kind of change and method, by size.
@@ -134,9 +146,11 @@ const (
 type method struct {
 	name   string
 	static bool
+	// compute is what computing takes (2003), nil: what it takes on this machine.
+	compute func(switches int) time.Duration
 }
 
-var methods = []method{{"full static", true}, {"incremental", false}}
+var methods = []method{{name: "full static", static: true}, {name: "incremental"}}
 
 // mean sums what one kind of change cost.
 type mean struct {

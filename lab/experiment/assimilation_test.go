@@ -17,7 +17,7 @@ import (
 func assimilation(t *testing.T) *report.Report {
 	t.Helper()
 	var now time.Duration
-	r, err := ChangeAssimilation(Options{Seed: 3, Runs: 1, Sizes: []int{8}, Clock: func() time.Duration {
+	r, err := ChangeAssimilation(Options{Seed: 3, Runs: 1, Sizes: []int{8}, Losses: -1, Clock: func() time.Duration {
 		now += time.Microsecond
 		return now
 	}})

@@ -20,6 +20,9 @@ type Options struct {
 	// Sizes replaces the sizes of the networks, in sa-flood the numbers of
 	// MIFs; nil = as published.
 	Sizes []int
+	// Losses is how many switches change-assimilation removes and adds under traffic
+	// in each network; 0 = all, negative = none.
+	Losses int
 	// Repeats is how many times sa-flood measures each line, the managers in
 	// turn; 0 = 3.
 	Repeats int

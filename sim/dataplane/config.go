@@ -39,6 +39,12 @@ type Config struct {
 	// SourceQueue is the limit of the queues of Stream.Queue LaneQueue, HostQueue
 	// and DestQueue in packets.
 	SourceQueue int
+	// DiscardInactive makes a host whose port is not Active discard what its streams
+	// make (IBA §7.2.7: what is presented for transmission then is discarded), counted
+	// as Inactive. Otherwise, and of streams that make packets when the port can take
+	// one (Saturated, Closed, Posted), the host keeps them until the port is Active.
+	// What waits already when the port ceases to be Active is always kept.
+	DiscardInactive bool
 	// SL gives the service level of a packet from one end port to another, as a
 	// PathRecord would; nil: Stream.SL.
 	SL func(src, dst int) ib.SL

@@ -360,6 +360,10 @@ func (e *Engine) make(si int32) bool {
 		e.dropNew(si, NoLane)
 		return false
 	}
+	if e.cfg.DiscardInactive && !e.out[h.port].active && !s.pulls() {
+		e.dropNew(si, Inactive)
+		return false
+	}
 	q := e.sendQueueOf(s, si, dst, int32(vl))
 	if x := &e.sendq[q]; x.limit > 0 && x.n >= x.limit {
 		e.dropNew(si, SourceFull)

@@ -68,7 +68,7 @@ func full() bool { return os.Getenv("HEDDLE_LONG") != "" }
 
 // TestValidation runs all cases of the validation table V1–V49 that streams can
 // show. Those missing need reliable connections (V40), congestion control
-// (V43–V46) or a manager (V41).
+// (V43–V46) or a manager (V41: lab/experiment).
 func TestValidation(t *testing.T) {
 	for _, list := range [][]vcase{pathCases, queueCases, patternCases, hotCases, faultCases, programCases} {
 		for _, c := range list {
