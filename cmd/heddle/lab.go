@@ -69,6 +69,9 @@ one, the datagrams are real, and a seed repeats the run. Prints tables, and with
 --out writes them with plots as one HTML file that needs nothing else, and as
 JSON.
 
+change-assimilation takes a few minutes, most of them for the packets that each
+change loses: --losses 3 takes three switches of each network, --losses -1 none.
+
 vswitch-reconfiguration migrates VMs on fat trees of 324 to 11,664 hosts and boots a
 subnet whose LIDs are all used: a few minutes. For it --sizes are numbers of hosts
 (2853: the full subnet) and --runs is how many VMs migrate on each.
@@ -115,6 +118,7 @@ equations, or is computed here, is called so.`,
 	c.Flags().Uint64Var(&o.Seed, "seed", 1, "`SEED` of the networks")
 	c.Flags().IntVar(&o.Runs, "runs", 0, "`N` networks of each size, VMs that migrate, or rounds; 0 = the experiment's own number")
 	c.Flags().IntSliceVar(&o.Sizes, "sizes", nil, "`N[,N...]` switches, hosts, or MIFs; default: as published")
+	c.Flags().IntVar(&o.Losses, "losses", 0, "`N` switches of each network removed and added under traffic by change-assimilation; 0 = all, -1 = none")
 	c.Flags().IntVar(&o.Repeats, "repeats", 0, "`N` measurements of each line by sa-flood, the managers in turn; default 3")
 	c.Flags().DurationVar(&o.RoundTime, "round-time", 0, "`T` of measurement in each round of sa-flood; default 1s")
 	c.Flags().StringVar(&o.out, "out", "", "`DIR` for an HTML page with plots, and JSON")
@@ -134,6 +138,9 @@ func (o *labRun) run(cmd *cobra.Command, name string) error {
 		if n < 1 {
 			return usagef("--sizes %d: want 1 or more", n)
 		}
+	}
+	if o.Losses < -1 {
+		return usagef("--losses %d: want -1 or more", o.Losses)
 	}
 	if o.Repeats < 0 {
 		return usagef("--repeats %d: want 0 or more", o.Repeats)

@@ -11,7 +11,6 @@ import (
 	"heddle/report"
 	"heddle/route"
 	"heddle/route/engine/updn"
-	"heddle/sim"
 	"heddle/sm"
 )
 
@@ -20,24 +19,21 @@ import (
 // Mechanism for InfiniBand Networks" (2003), §3: irregular networks of 8 to 32
 // four-port switches, each of whose switches is taken away and put back in
 // turn; how long the manager takes to assimilate it (Figure 7), how many table
-// entries change (Figure 8b), and how many SMPs that costs (Figure 9).
+// entries change (Figure 8b), how many SMPs that costs (Figure 9), and how many
+// packets (Figures 10 to 12).
 //
-// Two methods run on the same networks:
+// Two managers run on the same networks:
 //
-//   - theirs: every change leads to a full discovery, tables are computed from
-//     nothing, and all links go down while all that differs is written
-//     (static reconfiguration);
+//   - that of the report (lab/manager2003);
 //   - ours: only the region of the change is read, only the routes that the
 //     change touches are computed, and blocks are written while traffic flows.
-//
-// Each runs under two profiles: the product's defaults, and the short lifetimes
-// and time-outs of the fault campaigns. The report lists what either sets.
+//     It runs under two profiles: the product's defaults, and the short lifetimes
+//     and time-outs of the fault campaigns. The report lists what either sets.
 //
 // Time by phase is virtual, from latencies of cables and agents; the time of
 // computing is that of this machine and is listed apart, and so is the time in
-// which the manager only waits: for packets in flight to leave, for links that
-// it took down to train, and for answers whose way has gone down; the paper's
-// model knows nothing of these. The whole time counts from the change itself,
+// which our manager only waits: for packets in flight to leave, and for answers
+// whose way has gone down. The whole time counts from the change itself,
 // detection included; the paper's from its detection.
 func ChangeAssimilation(o Options) (*report.Report, error) {
 	sizes := o.Sizes
@@ -48,11 +44,61 @@ func ChangeAssimilation(o Options) (*report.Report, error) {
 	if runs == 0 {
 		runs = 5
 	}
-	rows := make([]changes, len(profiles))
 	for _, n := range sizes {
 		if n < 2 {
 			return nil, fmt.Errorf("a network of %d switches has nothing to take away", n)
 		}
+	}
+	rows, err := assimilateAll(&o, sizes, runs)
+	if err != nil {
+		return nil, err
+	}
+	r := assimilationReport(o.Seed, runs, sizes, rows)
+	order, err := figure3()
+	if err != nil {
+		return nil, err
+	}
+	computing, err := figure8(&o)
+	if err != nil {
+		return nil, err
+	}
+	r.Sections = append(r.Sections, order, computing)
+	if o.Losses < 0 {
+		return r, nil
+	}
+	lost, err := lossSections(&o, sizes, runs)
+	if err != nil {
+		return nil, err
+	}
+	r.Sections = append(r.Sections, lost...)
+	return r, nil
+}
+
+// lossSections are the figures with traffic: 6, and 10 to 12.
+func lossSections(o *Options, sizes []int, runs int) ([]report.Section, error) {
+	list, clos, err := figure6(o, runs)
+	if err != nil {
+		return nil, err
+	}
+	size, err := figure10(o, sizes, o.Losses)
+	if err != nil {
+		return nil, err
+	}
+	each, err := figure11(o, clos/4)
+	if err != nil {
+		return nil, err
+	}
+	seed, all, err := figure12(o, rate12, o.Losses)
+	if err != nil {
+		return nil, err
+	}
+	return append(append(list, size, each), figure12Sections(seed, rate12, all)...), nil
+}
+
+// assimilateAll is what Figures 7 to 9 are made of.
+func assimilateAll(o *Options, sizes []int, runs int) ([]changes, error) {
+	rows := make([]changes, len(profiles))
+	for _, n := range sizes {
 		for p, profile := range profiles {
 			var sums [2][2]mean
 			for r := range runs {
@@ -63,6 +109,9 @@ func ChangeAssimilation(o Options) (*report.Report, error) {
 					return nil, err
 				}
 				for k, m := range methods {
+					if m.static && p > 0 {
+						continue // it has no profile
+					}
 					if err := assimilate(f, seed, profile, m, o.clock(), &sums[removal][k], &sums[addition][k]); err != nil {
 						return nil, fmt.Errorf("%d switches, seed %d, %s, %s: %w", n, seed, profile.name, m.name, err)
 					}
@@ -70,24 +119,15 @@ func ChangeAssimilation(o Options) (*report.Report, error) {
 			}
 			for kind := range sums {
 				for k := range methods {
+					if methods[k].static && p > 0 {
+						sums[kind][k] = rows[0][kind][k][len(rows[p][kind][k])]
+					}
 					rows[p][kind][k] = append(rows[p][kind][k], sums[kind][k])
 				}
 			}
 		}
 	}
-	r := assimilationReport(o.Seed, runs, sizes, rows)
-	switches := o.Losses
-	if switches == 0 {
-		switches = 7 // all
-	}
-	if switches > 0 {
-		seed, all, err := figure12(&o, rate12, switches)
-		if err != nil {
-			return nil, err
-		}
-		r.Sections = append(r.Sections, figure12Sections(seed, rate12, all)...)
-	}
-	return r, nil
+	return rows, nil
 }
 
 // changes are what was measured, by kind of change and method, by size.
@@ -109,23 +149,21 @@ var profiles = []profile{
 // long paths take minutes.
 const settle = 10 * time.Minute
 
+// sweepInterval is the time between sweeps, the report's.
+const sweepInterval = 100 * time.Millisecond
+
 // quiet is what the subnet is left alone for after each change, in virtual time:
 // packets of the tables before have left then, and better tables are in. A change
 // while they are still under way is planned for with all of them in mind, which
 // is another experiment.
 const quiet = time.Minute
 
-// managerConfig is the manager's configuration.
-func managerConfig(p profile, m method) sm.Config {
+// managerConfig is our manager's configuration.
+func managerConfig(p profile) sm.Config {
 	cfg := p.config()
 	cfg.Engines, cfg.Explicit = []route.Engine{updn.Engine{}}, true
-	cfg.DampHold = 0                           // a switch that fails and returns at once is the experiment
-	cfg.SweepInterval = 100 * time.Millisecond // and no traps, as in the paper
-	if m.static {
-		cfg.Engines = []route.Engine{scratch{updn.Engine{}}}
-		cfg.Transition = sm.TransitionStatic2003
-		cfg.SweepInterval = 0 // full sweeps are asked for
-	}
+	cfg.DampHold = 0                  // a switch that fails and returns at once is the experiment
+	cfg.SweepInterval = sweepInterval // and no traps, as in the paper
 	return cfg
 }
 
@@ -150,14 +188,14 @@ type method struct {
 	compute func(switches int) time.Duration
 }
 
-var methods = []method{{name: "full static", static: true}, {name: "incremental"}}
+var methods = []method{{name: "2003", static: true}, {name: "ours"}}
 
 // mean sums what one kind of change cost.
 type mean struct {
 	n                      int
 	discover, write, links time.Duration   // virtual: reading; writing tables; port parameters and states
 	wait                   time.Duration   // virtual: for packets to leave, links to train, answers that do not come
-	computes               []time.Duration // of this machine, one for each change: tables, proof and plan of the transition
+	computes               []time.Duration // of this machine: tables, proof and plan
 	sweeps                 int
 	regions                int             // sweeps that read a region only
 	carried                int             // sweeps whose routes were carried over
@@ -168,6 +206,8 @@ type mean struct {
 	changed, entries       int
 	forced                 int // of those changed: they led into a switch that went
 	rows                   int // switches
+	others                 int // SMPs of which the report says nothing
+	formula, through       int // SMPs that its text makes; of them those through hosts, which relay none
 }
 
 func (m *mean) per(v float64) float64 { return v / float64(max(m.n, 1)) }
@@ -214,60 +254,44 @@ func (m *mean) shareOfTable() float64 {
 	return 100 * float64(m.changed) / float64(max(m.rows, 1)*tableLen)
 }
 
-// scratch is an engine without memory: it computes everything each time.
-type scratch struct{ e route.Engine }
-
-func (s scratch) Name() string { return s.e.Name() }
-
-func (s scratch) Compute(g *fabric.Graph, o route.Options) (*route.Tables, error) {
-	o.Previous = nil
-	return s.e.Compute(g, o)
-}
-
-// assimilate removes and restores each switch of f in turn.
-func assimilate(f *fabric.Fabric, seed uint64, p profile, m method, clock func() time.Duration, gone, back *mean) error {
-	cfg := managerConfig(p, m)
-	c, err := lab.NewCluster(f, sim.Config{Seed: seed, HopLatency: hopLatency, SMALatency: smaLatency, NoTraps: true})
+// assimilate removes and restores each switch of f in turn, at a random time between
+// two sweeps.
+func assimilate(f *fabric.Fabric, seed uint64, p profile, m method, clock func() time.Duration, gone,
+	back *mean,
+) error {
+	x, err := newSubject(f, m, p, seed, clock)
 	if err != nil {
 		return err
 	}
-	at := -1 // the manager's host
+	draw := splitMix(seed)
 	for i := range f.Nodes {
-		if !f.Nodes[i].IsSwitch() {
-			at = i
-			break
-		}
-	}
-	if at < 0 {
-		return fmt.Errorf("no host for the manager")
-	}
-	mgr, err := c.Start(f.Nodes[at].ID, cfg, nil)
-	if err != nil {
-		return err
-	}
-	mgr.Clock = clock
-	if err := c.RunUntil(settle, func() bool { return mgr.Up() && mgr.Idle() }); err != nil {
-		return err
-	}
-	own := f.Nodes[at].Ports[1].Peer.Node // without it there is no manager
-	for i := range f.Nodes {
-		if !f.Nodes[i].IsSwitch() || int32(i) == own {
+		if !f.Nodes[i].IsSwitch() || int32(i) == x.own { // without it there is no manager
 			continue
 		}
 		id := f.Nodes[i].ID
 		for kind, sum := range []*mean{gone, back} {
-			apply := c.Sim.NodeDown
+			if err := x.untilSweep(); err != nil {
+				return err
+			}
+			x.c.Run(time.Duration(draw() % uint64(sweepInterval)))
+			apply := x.c.Sim.NodeDown
 			if kind == addition {
-				apply = c.Sim.NodeUp
+				apply = x.c.Sim.NodeUp
 			}
 			if err := apply(id); err != nil {
 				return err
 			}
-			if err := measure(c, mgr, m.static, cfg.SMPTimeout, sum); err != nil {
-				return fmt.Errorf("%s %s: %w", id, [...]string{"removed", "added"}[kind], err)
+			var err error
+			if m.static {
+				err = measure2003(x, sum)
+			} else {
+				err = measure(x.c, x.new, p.config().SMPTimeout, sum)
+				x.c.Run(quiet)
 			}
-			c.Run(quiet)
-			if err := c.RunUntil(settle, func() bool { return mgr.Up() && mgr.Idle() }); err != nil {
+			if err != nil {
+				return fmt.Errorf("%s %s: %w", id, changeKinds[kind], err)
+			}
+			if err := x.c.RunUntil(settle, x.idle); err != nil {
 				return err
 			}
 		}
@@ -275,15 +299,49 @@ func assimilate(f *fabric.Fabric, seed uint64, p profile, m method, clock func()
 	return nil
 }
 
-// measure lets the manager detect the change and adds up what it does about it. An answer is
+// measure2003 adds up what the report's manager does about a change.
+func measure2003(x *subject, sum *mean) error {
+	at, k := x.c.Sim.Now(), len(x.old.Changes)
+	if err := x.c.RunUntil(settle, func() bool { return len(x.old.Changes) > k }); err != nil {
+		return err
+	}
+	was, c := &x.old.Changes[k-1], &x.old.Changes[k]
+	sum.n++
+	sum.sweeps++
+	sum.still++
+	sum.unseen += c.Noticed.Sub(at)
+	sum.discover += c.Discovered.Sub(c.Noticed)
+	sum.computes = append(sum.computes, c.CPU)
+	sum.links += c.Down.Sub(c.Computed) + c.Up.Sub(c.Written)
+	sum.write += c.Written.Sub(c.Down)
+	sum.wholes = append(sum.wholes, c.Up.Sub(at))
+	sum.gets += c.Discovery()
+	sum.blocks += c.Blocks
+	sum.states += c.Downs + c.Ups
+	sum.others += c.Others
+	n, ends := len(c.Graph.Switches), len(c.Graph.EndPorts)
+	cables := len(c.Graph.Channels)/2 + ends - n
+	sum.formula += 1 + 2*cables + 5*n + ends - n + ends + 4*cables + tableLen/route.BlockLen*n
+	sum.through += ends - n - 1
+	sum.count(was.Graph, was.Tables, c.Graph, c.Tables)
+	return nil
+}
+
+// count adds the entries that a change touches.
+func (m *mean) count(g *fabric.Graph, t *route.Tables, h *fabric.Graph, u *route.Tables) {
+	changed, forced, entries := entriesChanged(g, t, h, u)
+	m.changed += changed
+	m.forced += forced
+	m.entries += entries
+	m.rows += len(h.Switches)
+}
+
+// measure lets our manager detect the change and adds up what it does about it. An answer is
 // awaited for timeout.
-func measure(c *lab.Cluster, m *lab.Manager, static bool, timeout time.Duration, sum *mean) error {
+func measure(c *lab.Cluster, m *lab.Manager, timeout time.Duration, sum *mean) error {
 	before, began := m.Snap, c.Sim.Now()
 	m.Notices = m.Notices[:0]
 	wall := m.JobCPU + m.PlanCPU
-	if static {
-		m.Sweep(false)
-	}
 	swept := func() bool {
 		for i := range m.Notices {
 			if m.Notices[i].Kind == sm.KindSweepEnd {
@@ -342,11 +400,7 @@ func measure(c *lab.Cluster, m *lab.Manager, static bool, timeout time.Duration,
 	if sum.wait == waited {
 		sum.still++
 	}
-	changed, forced, entries := entriesChanged(before.Graph, before.Tables, m.Snap.Graph, m.Snap.Tables)
-	sum.changed += changed
-	sum.forced += forced
-	sum.entries += entries
-	sum.rows += len(m.Snap.Graph.Switches)
+	sum.count(before.Graph, before.Tables, m.Snap.Graph, m.Snap.Tables)
 	return nil
 }
 

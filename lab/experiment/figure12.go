@@ -42,7 +42,7 @@ func net2003(switches, hosts int, seed uint64) (*fabric.Fabric, uint64, error) {
 const (
 	rate12  = 300_000
 	before  = 80 * time.Millisecond
-	phase12 = 100*time.Millisecond - before
+	phase12 = sweepInterval - before
 )
 
 // lossOf is what was measured for a change by each method.
@@ -52,7 +52,7 @@ type lossOf struct {
 }
 
 // figure12 removes and adds the switches of a network of 8 switches and 7 hosts in turn, at
-// most so many.
+// most so many, 0: all.
 func figure12(o *Options, rate float64, most int) (seed uint64, all [2][]lossOf, err error) {
 	f, seed, err := net2003(8, 7, o.Seed)
 	if err != nil {
@@ -60,13 +60,13 @@ func figure12(o *Options, rate float64, most int) (seed uint64, all [2][]lossOf,
 	}
 	own := f.Nodes[0].Ports[1].Peer.Node
 	for i := range f.Nodes {
-		if !f.Nodes[i].IsSwitch() || int32(i) == own || len(all[0]) == most {
+		if !f.Nodes[i].IsSwitch() || int32(i) == own || most > 0 && len(all[0]) == most {
 			continue
 		}
 		one := [2]lossOf{{node: f.Nodes[i].ID}, {node: f.Nodes[i].ID}}
 		for _, m := range lossMethods {
 			o.say("Figure 12, %s, %s", f.Nodes[i].ID, m.name)
-			x, err := newSubject(f, m, seed, o.clock())
+			x, err := newSubject(f, m, profiles[0], seed, o.clock())
 			if err != nil {
 				return 0, all, err
 			}

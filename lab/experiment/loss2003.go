@@ -146,8 +146,7 @@ func (x *subject) measureLoss(node string, kind int, rate float64, phase time.Du
 		return nil, err
 	}
 	x.c.Run(warmUp)
-	was := x.smps
-	if err := x.c.RunUntil(settle, func() bool { return x.smps > was }); err != nil {
+	if err := x.untilSweep(); err != nil {
 		return nil, err
 	}
 	x.c.Run(phase)
@@ -157,7 +156,7 @@ func (x *subject) measureLoss(node string, kind int, rate float64, phase time.Du
 	if x.old != nil {
 		changes = len(x.old.Changes)
 	} else {
-		x.new.Notices = x.new.Notices[:0]
+		x.new.Notices, x.new.JobClock = x.new.Notices[:0], true
 	}
 	r.down = func() dataplane.Time { return x.downTime(changes) }
 	r.noticed = func() bool { return x.old != nil && x.old.Busy() }

@@ -75,7 +75,7 @@ type subject struct {
 }
 
 // newSubject brings a subnet up. The links of f become 1X.
-func newSubject(f *fabric.Fabric, m method, seed uint64, clock func() time.Duration) (*subject, error) {
+func newSubject(f *fabric.Fabric, m method, p profile, seed uint64, clock func() time.Duration) (*subject, error) {
 	slow2003(f)
 	c, err := lab.NewCluster(f, sim.Config{
 		Seed: seed, HopLatency: hop2003, SMALatency: sma2003, NoTraps: true, DirectStates: m.static,
@@ -106,15 +106,21 @@ func newSubject(f *fabric.Fabric, m method, seed uint64, clock func() time.Durat
 		x.old.Start()
 		return x, c.RunUntil(settle, func() bool { return len(x.old.Changes) > 0 })
 	}
-	if x.new, err = c.Start(at, managerConfig(profiles[0], m), nil); err != nil {
+	if x.new, err = c.Start(at, managerConfig(p), nil); err != nil {
 		return nil, err
 	}
-	x.new.OnSend, x.new.Clock, x.new.JobClock = sent, clock, true
+	x.new.OnSend, x.new.Clock = sent, clock
 	if err := c.RunUntil(settle, x.idle); err != nil {
 		return nil, err
 	}
 	c.Run(quiet)
 	return x, c.RunUntil(settle, x.idle)
+}
+
+// untilSweep runs until the manager, which is idle, begins a sweep.
+func (x *subject) untilSweep() error {
+	was := x.smps
+	return x.c.RunUntil(settle, func() bool { return x.smps > was })
 }
 
 func (x *subject) idle() bool {
