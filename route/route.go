@@ -76,7 +76,7 @@ type Lanes struct {
 	Stride []uint16
 }
 
-// Options are the inputs of every engine besides the graph. Each engine's
+// Options are the inputs of every engine in addition to the graph. Each engine's
 // documentation says which it uses; it ignores the others. Tables.Note names
 // GUIDs that the graph does not have.
 type Options struct {

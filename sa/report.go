@@ -47,7 +47,7 @@ type reports struct {
 	tokens  uint64
 	ready   []*peer   // peers with Reports to send, in order of arrival
 	fresh   []*report // of this step
-	event   uint64    // numbers events, so that each peer gets each once
+	event   uint64    // event number; prevents a second Report of one event to a peer
 	pause   mad.Time  // when the pause of the next ready peer ends
 	stats   ReportStats
 }

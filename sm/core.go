@@ -58,7 +58,7 @@ type Core struct {
 	peeks      *peek.Peeks
 	hurry      *hurry.Requests
 
-	// The states of the other parts (state.go).
+	// The conductor's own state (state.go).
 	sweep      sweepState
 	breaking   breakState
 	schedule   schedule

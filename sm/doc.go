@@ -16,8 +16,9 @@
 //  3. Sends: hand to the port.
 //  4. Jobs: run each on a bounded pool, then Step(JobDone{…}).
 //  5. Publish: store the snapshot in an atomic pointer.
-//  6. Notices, Plan: log, show, remember as events.
-//  7. Timer: one deadline; Step(Timer{}) when it has come. It replaces the
+//  6. Placements, Traps: pass to vm and sa.
+//  7. Notices, Plan: log, show, remember as events.
+//  8. Timer: one deadline; Step(Timer{}) when it has come. It replaces the
 //     deadline of the Output before. mad.Never: none.
 //
 // A Core is used by one goroutine at a time. It reads no clock, starts no

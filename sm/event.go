@@ -148,7 +148,7 @@ type Output struct {
 	// Traps are the traps that were taken, for subscribers: all but those of a
 	// source that keeps sending them.
 	Traps      []Trap
-	Placements []subnet.PlacementReport // in the order in which it happened
+	Placements []subnet.PlacementReport // in the order of the changes
 	Timer      mad.Time
 	Stopped    bool // Stop is complete; the core wants no further events
 

@@ -8,9 +8,8 @@ import (
 
 // follows has the phases that may come after each. What a sweep does in a phase:
 //
-//	discover ─► assign ─┬─► readback ─┬─► route ─┬─► (lanes) ─► distribute
-//	                    └─────────────┘          └─► distribute
-//	distribute ─► discard, drain, distribute … ─► top ─► lanes ─► arm ─► activate ─► idle
+//	discover ─► assign ─► [readback] ─► route ─► [lanes] ─► distribute
+//	─► [discard ─► drain ─► distribute] … ─► top ─► lanes ─► arm ─► activate ─► idle
 //
 // Any of them may end the sweep (idle), and a fault may break it off for the next one
 // (discover). Light sweeps, moves of LIDs and upkeep are between sweeps.
@@ -33,7 +32,7 @@ var follows = [notice.NumPhases][]notice.Phase{
 }
 
 // enter starts a phase; its items are added next. A phase that may not follow the present one
-// is a mistake of the program: it is told, and everything is read again, because what the
+// is a mistake of the program: it is reported, and everything is read again, because what the
 // phases in between should have done is missing.
 func (c *Core) enter(p notice.Phase) {
 	if !slices.Contains(follows[c.Phase], p) {

@@ -45,7 +45,7 @@ func (c *Core) unanswered(fn func(it work.Item, sent bool)) {
 	}
 }
 
-// stopUpkeep ends a portion of upkeep. What its open requests asked for stays unknown.
+// stopUpkeep cancels the current batch of upkeep requests; their results remain unknown.
 func (c *Core) stopUpkeep() {
 	c.unanswered(func(it work.Item, sent bool) {
 		switch it.Op() {

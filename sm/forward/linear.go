@@ -1,5 +1,6 @@
 // Package forward knows what the forwarding tables of switches hold: what was read back or
-// acknowledged in a mastership, and nothing else.
+// acknowledged in a mastership, and nothing else. The tables are stored in topo.Node, and package
+// install alone writes them.
 package forward
 
 import (

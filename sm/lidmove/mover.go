@@ -9,7 +9,7 @@
 //	Move ─► (a pool runs the job) ─► blocks, in stages (sm/install) ─► the graph has the new owners
 //	SetPortLID … ─► Set(PortInfo) of each port ─► the graph has the new base LIDs
 //
-// Both are the phase PhaseMove. The conductor calls Continue whenever no request of it is open.
+// Both are the phase PhaseMove. The conductor calls Continue whenever all its requests have completed.
 package lidmove
 
 import (

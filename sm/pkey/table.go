@@ -1,5 +1,5 @@
-// Package pkey has the P_Key table of a port or virtual port, as far as it is known. Ports keep it (package
-// topo); package pkeymgr, which programs P_Keys, owns what is in it.
+// Package pkey has the P_Key table of a port or virtual port, as far as it was read or acknowledged.
+// The tables are stored in topo.Port and vport.VPort, and package pkeymgr alone writes them.
 package pkey
 
 import (

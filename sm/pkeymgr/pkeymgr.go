@@ -203,5 +203,5 @@ func (m *Manager) Saved(gen uint64, err error) {
 	m.storeNext()
 }
 
-// Forget notes that what ports hold is not known any more.
+// Forget discards all known P_Key table contents.
 func (m *Manager) Forget() { m.life++ }

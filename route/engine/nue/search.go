@@ -10,7 +10,7 @@ import (
 const (
 	hop = uint64(1) << 40 // price of a link in addition to that of its load
 	// idleToll is how much more, in tolls, a switch without hosts pays if the
-	// order must be repaired for it: its own packets may take a detour.
+	// order of the layer's channels must be repaired for it: its own packets may take a detour.
 	idleToll = 15
 	none     = int32(-2) // next of a switch without a route
 	here     = int32(-1) // next of the destination
@@ -20,14 +20,14 @@ const (
 type vertex struct {
 	cost uint64 // price of its path
 	next int32  // the channel it sends to: none, here or a channel
-	np   int32  // place of that channel in the order; the highest at the destination
+	np   int32  // place of that channel in the layer's order; the highest at the destination
 }
 
 // router finds trees in one layer.
 type router struct {
 	*layer
 	price []uint64 // by channel: cost of one more path over it
-	fixed bool     // the order must not be repaired
+	fixed bool     // the layer's order must not be repaired
 	// even makes shortest charge the paths of hosts immediately, so that those to
 	// one LID are spread. Otherwise they converge, which is as good on complete
 	// fat trees, and faster.
