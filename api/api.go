@@ -106,7 +106,7 @@ type Damped struct {
 type SweepInfo struct {
 	Reason       string             `json:"reason" doc:"its cause"`
 	Region       bool               `json:"region" doc:"only the changed region was read"`
-	Updated      bool               `json:"updated" doc:"routes were carried over the change, not computed anew"`
+	Updated      bool               `json:"updated" doc:"unchanged routes were kept, not computed anew"`
 	GroupBlocks  int                `json:"mft_blocks_sent"`
 	Seconds      float64            `json:"seconds"`
 	Phases       map[string]float64 `json:"phases" doc:"seconds of each phase"`

@@ -40,14 +40,14 @@ func Listen(addr string, tlsConf *tls.Config, readToken string) (net.Listener, e
 func ListenUFM(addr string, tlsConf *tls.Config) (net.Listener, error) {
 	host, _, err := net.SplitHostPort(addr)
 	if err != nil {
-		return nil, fmt.Errorf("address of the UFM calls %q: want HOST:PORT: %w", addr, err)
+		return nil, fmt.Errorf("UFM API address %q: want HOST:PORT: %w", addr, err)
 	}
 	if !isLoopback(host) && tlsConf == nil {
-		return nil, fmt.Errorf("address of the UFM calls %q can be reached from outside this machine, and their password would be sent in the clear: give --ufm-tls-cert and --ufm-tls-key, or use 127.0.0.1", addr)
+		return nil, fmt.Errorf("UFM API address %q can be reached from outside this machine, and their password would be sent in the clear: give --ufm-tls-cert and --ufm-tls-key, or use 127.0.0.1", addr)
 	}
 	l, err := listen(addr, tlsConf)
 	if err != nil {
-		return nil, fmt.Errorf("address of the UFM calls %q: %w", addr, err)
+		return nil, fmt.Errorf("UFM API address %q: %w", addr, err)
 	}
 	return l, nil
 }

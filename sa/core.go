@@ -365,7 +365,8 @@ func (c *Core) onPersisted(ev Persisted) {
 	if ev.Err != nil {
 		c.out.Notices = append(c.out.Notices, Notice{
 			Kind: "persist_failed", Warn: true,
-			Text: "SA state could not be stored; it is retried, and lost if the manager restarts first; free space in the state directory or repair it: " + ev.Err.Error(),
+			Text: "SA state was not stored: " + ev.Err.Error() + ". The write is retried; a restart before it succeeds loses the changes. " +
+				"Free space in, or repair, the state directory.",
 		})
 	} else {
 		c.unsaved.retry = c.now

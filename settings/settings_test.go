@@ -94,7 +94,7 @@ func TestRefused(t *testing.T) {
 		{"sweep-interval", "-1s", `--sweep-interval "-1s": want a time with its unit, such as 10s or 200ms, or 0 for none; it must be 0 or more, and at most 8760h (leave it out for 10s)`},
 		{"smp-timeout", "0", `--smp-timeout "0": want a time with its unit, such as 10s or 200ms; it must be above 0, and at most 8760h (leave it out for 200ms)`},
 		{"max-mtu", "1500", `--max-mtu "1500": want 256, 512, 1024, 2048 or 4096 (leave it out for 4096)`},
-		{"link-width", "4x,3x", `--link-width "4x,3x": want 1x, 2x, 4x, 8x, 12x separated by commas, all, keep or a mask up to 0xff; "3x" is none of them (leave it out for keep)`},
+		{"link-width", "4x,3x", `--link-width "4x,3x": want 1x, 2x, 4x, 8x, 12x separated by commas, all, keep or a mask up to 0xff; "3x" is not one of these values (leave it out for keep)`},
 		{"m-key", "x", `--m-key: want a 64-bit number`},
 	} {
 		if err := New().Set(c.name, c.text, "--"+c.name); err == nil || err.Error() != c.want {

@@ -39,7 +39,7 @@ var subnetTable = []Setting{
 	},
 	{
 		Name: "claim-wait", Group: Subnet, Arg: "TIME", Since: house,
-		Meaning: "time that the start waits for a port claimed by another manager, which may just have been killed",
+		Meaning: "at startup, how long to wait for another manager to release the port",
 		value:   span{at: func(c *Config) *time.Duration { return &c.ClaimWait }, zero: "not at all"},
 	},
 	{
@@ -214,7 +214,7 @@ var hostTable = []Setting{
 	{
 		Name: "vport-away-time", Group: Virtual, Arg: "TIME", Since: house,
 		Meaning: "time that a virtual port may be missing, as during a migration, before its multicast memberships end",
-		value:   span{at: func(c *Config) *time.Duration { return &c.Registry.MigrateTime }, zero: "they end at once"},
+		value:   span{at: func(c *Config) *time.Duration { return &c.Registry.MigrateTime }, zero: "they end immediately"},
 	},
 	{
 		Name: "vm-guid-pool", Group: Virtual, Arg: "FIRST-LAST", Since: first,

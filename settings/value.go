@@ -259,7 +259,7 @@ func (m mask[T]) set(c *Config, s string) error {
 		case w == "all":
 			v = m.all
 		case w != "keep":
-			return fmt.Errorf("%q is none of them", w)
+			return fmt.Errorf("%q is not one of these values", w)
 		}
 	}
 	*m.at(c) = v

@@ -85,9 +85,9 @@ func joined(passed []string) string {
 	case 0:
 		return ""
 	case 1:
-		return "passed over " + passed[0]
+		return "skipped engine " + passed[0]
 	}
-	return fmt.Sprintf("passed over %s and %d more", passed[0], len(passed)-1)
+	return fmt.Sprintf("skipped engine %s and %d more", passed[0], len(passed)-1)
 }
 
 func saStatus(v *sa.View) (out api.SAStatus) {

@@ -31,7 +31,7 @@ func configHelp() *cobra.Command {
 	return &cobra.Command{
 		Use:   "config",
 		Short: "How settings are given: flags, environment, file",
-		Long: `Every flag of a command can be given in three ways. The first that is there wins:
+		Long: `Every flag of a command can be given in three ways. The first source that sets it applies:
 
   1. the flag                       heddle sm --priority 10
   2. an environment variable        HEDDLE_PRIORITY=10 heddle sm
@@ -43,11 +43,11 @@ func configHelp() *cobra.Command {
 A flag --log-level is HEDDLE_LOG_LEVEL in the environment and log-level in the
 file; a command of a command (ctl status) is a section in a section. A flag that
 can be given more than once takes a list in the file. An empty variable counts
-as not there. A key or variable that does not exist is an error, which names the
+as unset. A key or variable that does not exist is an error, which names the
 nearest one that does; the whole file is checked, whatever the command.
 
 'heddle sm --help' lists the settings of the daemon; docs/cli.md has them with
-their ranges, OpenSM's names for them, and since when they are there.`,
+their ranges, OpenSM's names for them, and the version that added them.`,
 	}
 }
 

@@ -120,7 +120,7 @@ func settingsManual(b *bytes.Buffer) {
 	b.WriteString(`
 ## Settings
 
-What ` + "`heddle sm`, `heddle up`" + ` and ` + "`heddle plan`" + ` can be told. A setting ` + "`sweep-interval`" + ` is the
+These are the settings of ` + "`heddle sm`, `heddle up`" + ` and ` + "`heddle plan`" + `. ` + "`sweep-interval`" + ` is the
 flag ` + "`--sweep-interval`" + `, the variable ` + "`HEDDLE_SWEEP_INTERVAL`" + ` and the key ` + "`sweep-interval`" + ` of the
 configuration file (see [heddle config](#heddle-config)). The column OpenSM has the option of
 opensm.conf that means the same, though its values may be written in another way.

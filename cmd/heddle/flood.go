@@ -65,8 +65,8 @@ what was asked are counted apart; response times are those of good answers. An
 interrupt ends a run with what was measured so far.
 
 Destinations are drawn from the SA's NodeRecords by --seed. Where a table does
-not come whole, as with ibsim and a manager that is not told ,rmpp=on, the nodes
-are asked for LID by LID.`,
+not come whole, as with ibsim and a manager without ,rmpp=on, the nodes are
+queried LID by LID.`,
 		Example: `  heddle flood --port umad:mlx5_0/1 --queries 100000 --window 64
   heddle flood --sif ibsim:Hca1@net --mif ibsim:Hca2@net --mif ibsim:Hca3@net --instances 8 --rounds 25 --out results`,
 		Args: noArgs,

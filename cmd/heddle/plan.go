@@ -32,14 +32,14 @@ do to it: LIDs that would change, forwarding-table blocks, SMPs by attribute,
 and how the tables would change and whether that is free of deadlock.
 
 It only reads: no Set is sent and IsSM is not claimed, so another manager may
-own the subnet meanwhile. It stops at a port that refuses its M_Key.
+own the subnet. It stops at a port that refuses its M_Key.
 
 With --fault it predicts what the manager would do if a link or a switch failed
 once the wanted tables are installed: the pairs (switch with a host, LID of a host)
 that would break, how and in what time they would be connected, the drains,
 whether a transient cycle would be possible and through which channels, and the
 LIDs that no cable would connect any more. Nodes are named by description or
-node GUID. Several faults come at once.`,
+node GUID. Several faults are applied together.`,
 		Example: `  heddle plan --port umad:mlx5_0/1 --state /var/lib/heddle
   heddle plan --port ibsim:Spine0@my-fabric --engine updn --json
   heddle plan --port umad:mlx5_0/1 --fault 'link leaf-3:19' --fault 'switch spine-2'`,

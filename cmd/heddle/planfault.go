@@ -203,7 +203,7 @@ func printForecast(row func(k, f string, a ...any), v *faultView) {
 	}
 	how := "computed anew"
 	if v.Updated {
-		how = "carried over"
+		how = "kept where possible"
 	}
 	row("engine", "%s, tables %s", v.Engine, how)
 	row("transition", "%s", v.Transition)

@@ -198,7 +198,7 @@ type mean struct {
 	computes               []time.Duration // of this machine: tables, proof and plan
 	sweeps                 int
 	regions                int             // sweeps that read a region only
-	carried                int             // sweeps whose routes were carried over
+	carried                int             // sweeps that kept unchanged routes
 	still                  int             // changes without a wait
 	gets, blocks, states   int             // SMPs: reading; tables; ports
 	wholes                 []time.Duration // from the change until all is assimilated, computing included

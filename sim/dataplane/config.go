@@ -17,8 +17,8 @@ type Config struct {
 	// SwitchDelay is the time from the head of a packet at an input to its first
 	// possible start at an output.
 	SwitchDelay Time
-	// CreditDelay is the turn-round of credits besides the cable and the 8 bytes of
-	// the flow control packet.
+	// CreditDelay is the time to return a credit, in addition to the cable delay and
+	// the 8-byte flow control packet.
 	CreditDelay Time
 
 	// Buffer and HostBuffer are the input buffers of a switch port and of a host
@@ -97,7 +97,7 @@ func (c *Config) check() error {
 	case c.Buffer < 1 || c.HostBuffer < 1 || c.LaneBuffer < 0:
 		return fmt.Errorf("dataplane: buffers of %d, %d and %d blocks; at least 1 is required", c.Buffer, c.HostBuffer, c.LaneBuffer)
 	case c.Reads < 0:
-		return fmt.Errorf("dataplane: %d reads of an input at once", c.Reads)
+		return fmt.Errorf("dataplane: Reads is %d; it must not be negative", c.Reads)
 	case c.SourceQueue < 1:
 		return fmt.Errorf("dataplane: source queues of %d packets; at least 1 is required", c.SourceQueue)
 	}

@@ -77,7 +77,8 @@ func (d *Discovery) checkLinks(report bool) int {
 			p.Flags |= topo.PortBadPeer
 			d.Problem(notice.Where{}, notice.Notice{
 				Kind: notice.KindLinkMismatch, Level: notice.Warn, Where: f.Where(a.Node, int(a.Port)), Peer: f.Where(b.Node, int(b.Port)),
-				Text: "the first port leads to the second, but the second is " + q.Info.PortState.String() + " or leads nowhere; the link is excluded, and read again",
+				Text: f.Where(a.Node, int(a.Port)).String() + " reports a link to " + f.Where(b.Node, int(b.Port)).String() +
+					", but the latter is " + q.Info.PortState.String() + " and has no neighbor; the link is excluded until it is read again",
 			})
 		}
 	}

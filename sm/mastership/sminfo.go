@@ -69,12 +69,12 @@ func (s *Machine) Set(p *mad.Packet, m *ib.MAD) {
 	case s.State == subnet.NotActive: // STANDBY
 		s.tookOver = false
 		s.master = sender
-		s.setState(subnet.Standby, "told to by "+from.GUID.String())
+		s.setState(subnet.Standby, "requested by "+from.GUID.String())
 		s.startPolling()
 	case sig == smp.SMModDisable:
-		s.rest("told to by " + from.GUID.String())
+		s.rest("requested by " + from.GUID.String())
 	case sig == smp.SMModDiscover:
-		s.Discover("told to by " + from.GUID.String())
+		s.Discover("requested by " + from.GUID.String())
 	}
 }
 

@@ -179,7 +179,7 @@ type SweepReport struct {
 	Risk        *Risk   // not nil: the transition was not proved at every step
 	Repair      *Repair // not nil: pairs were broken
 	Problems    int
-	Updated     bool // the tables before were carried over the change
+	Updated     bool // unchanged entries of the tables before were kept
 	Region      bool // only what changed was read, not everything
 	Read        int  // switches that a sweep of a region read whole
 	Again       bool // another sweep follows, because something changed meanwhile

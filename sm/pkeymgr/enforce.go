@@ -141,7 +141,7 @@ func (m *Manager) answeredEnforce(it work.Item, comp *mad.Completion) {
 		m.retry = min(m.retry, t.VerifyAt)
 	}
 	if m.enforceNow(p) != enforced(&p.Info) {
-		m.retryLater(holder{p: p}, "the switch does not enforce what it was told; it is tried again", nil)
+		m.retryLater(holder{p: p}, "the switch does not enforce partitions as set; the Set is retried", nil)
 		return
 	}
 	if m.settled(holder{p: p}) {

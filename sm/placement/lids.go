@@ -61,10 +61,13 @@ func (m *Machine) placeLID(l ib.LID) bool {
 func (m *Machine) Reserve(sp *lid.Space) (ops []store.Op) {
 	m.lids.Recount()
 	lost := func(who string, l ib.LID) {
+		why := "another port or function has it"
+		if int(l) >= sp.Limit {
+			why = fmt.Sprintf("the smallest forwarding table holds LIDs below %d", sp.Limit)
+		}
 		m.Notify(notice.Notice{
 			Kind: notice.KindLIDConflict, Level: notice.Warn,
-			Text: fmt.Sprintf("LID %d of %s cannot be kept: the smallest forwarding table holds LIDs below %d, or a port has it; "+
-				"it gets another", l, who, sp.Limit),
+			Text: fmt.Sprintf("LID %d of %s cannot be kept: %s; assigning a new LID", l, who, why),
 		})
 	}
 	for _, p := range m.lids.Functions() {
