@@ -141,7 +141,9 @@ func (r *vftreeResults) gainClaims(t hotTree, half int) (list []report.Claim) {
 	for _, spots := range r.spots {
 		for _, l := range r.lanes {
 			x, base := r.at(t, spots, l, lossy.queue), r.at(t, spots, r.lanes[0], lossy.queue)
-			if want, ok := publishedGains[half][[2]int{spots, l}]; ok {
+			// Six lanes of Figure 10b are left to the table: the authors put them down to
+			// chance.
+			if want, ok := publishedGains[half][[2]int{spots, l}]; ok && (half == 0 || l == 8) {
 				check := "P3.10"
 				if half == 1 {
 					check = "P3.12"
