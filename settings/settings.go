@@ -20,7 +20,7 @@ import (
 // Versions in which settings appeared.
 const (
 	first = "0.1.0"
-	house = "0.2.0"
+	v020  = "0.2.0"
 )
 
 // Setting is a row of the table.

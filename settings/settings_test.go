@@ -28,7 +28,7 @@ func TestTable(t *testing.T) {
 			t.Errorf("%s: %q is no group", s.Name, s.Group)
 		case s.Meaning == "" || strings.HasSuffix(s.Meaning, "."):
 			t.Errorf("%s: meaning %q", s.Name, s.Meaning)
-		case s.Since != first && s.Since != house:
+		case s.Since != first && s.Since != v020:
 			t.Errorf("%s: since %q", s.Name, s.Since)
 		case (s.Arg == "") != (s.Type() == "bool"):
 			t.Errorf("%s: a %s with the argument %q", s.Name, s.Type(), s.Arg)

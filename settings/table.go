@@ -38,7 +38,7 @@ var subnetTable = []Setting{
 		value:   number[uint8]{at: func(c *Config) *uint8 { return &c.SM.Priority }, max: 15},
 	},
 	{
-		Name: "claim-wait", Group: Subnet, Arg: "TIME", Since: house,
+		Name: "claim-wait", Group: Subnet, Arg: "TIME", Since: v020,
 		Meaning: "at startup, how long to wait for another manager to release the port",
 		value:   span{at: func(c *Config) *time.Duration { return &c.ClaimWait }, zero: "not at all"},
 	},
@@ -53,12 +53,12 @@ var subnetTable = []Setting{
 		value:   number[uint8]{at: func(c *Config) *uint8 { return &c.SM.LMC }, max: 7},
 	},
 	{
-		Name: "switch-lmc", Group: Subnet, Arg: "N", Since: house, OpenSM: "lmc_esp0",
+		Name: "switch-lmc", Group: Subnet, Arg: "N", Since: v020, OpenSM: "lmc_esp0",
 		Meaning: "LMC of enhanced switch ports 0; base switch ports 0 always have one LID. OpenSM only enables or disables the LMC of the other ports",
 		value:   number[uint8]{at: func(c *Config) *uint8 { return &c.SM.LMCPort0 }, max: 7},
 	},
 	{
-		Name: "sm-sl", Group: Subnet, Arg: "SL", Since: house, OpenSM: "sm_sl",
+		Name: "sm-sl", Group: Subnet, Arg: "SL", Since: v020, OpenSM: "sm_sl",
 		Meaning: "service level of packets from hosts to the manager and the SA",
 		value:   number[ib.SL]{at: func(c *Config) *ib.SL { return &c.SM.MasterSMSL }, max: 15},
 	},
@@ -138,7 +138,7 @@ var hostTable = []Setting{
 		value:   boolean{func(c *Config) *bool { return &c.Registry.ExclusiveMLIDs }},
 	},
 	{
-		Name: "rejoin-time", Group: Access, Arg: "TIME", Since: house,
+		Name: "rejoin-time", Group: Access, Arg: "TIME", Since: v020,
 		Meaning: "time that ports have to rejoin their multicast groups after this manager takes over the subnet from another one; until then they stay members",
 		value:   span{at: func(c *Config) *time.Duration { return &c.Registry.RejoinTime }, zero: "nobody has to"},
 	},
@@ -207,12 +207,12 @@ var hostTable = []Setting{
 		}},
 	},
 	{
-		Name: "max-virtual-ports", Group: Virtual, Arg: "MOST", Since: house, OpenSM: "virt_max_ports_in_process",
+		Name: "max-virtual-ports", Group: Virtual, Arg: "MOST", Since: v020, OpenSM: "virt_max_ports_in_process",
 		Meaning: "maximum number of ports whose virtual ports are brought up concurrently",
 		value:   number[int]{at: func(c *Config) *int { return &c.SM.MaxVirtualPorts }, min: 1, max: 65535},
 	},
 	{
-		Name: "vport-away-time", Group: Virtual, Arg: "TIME", Since: house,
+		Name: "vport-away-time", Group: Virtual, Arg: "TIME", Since: v020,
 		Meaning: "time that a virtual port may be missing, as during a migration, before its multicast memberships end",
 		value:   span{at: func(c *Config) *time.Duration { return &c.Registry.MigrateTime }, zero: "they end immediately"},
 	},

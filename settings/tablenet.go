@@ -101,12 +101,12 @@ var routingTable = []Setting{
 		value:   boolean{func(c *Config) *bool { return &c.SM.Route.SpreadLanes }},
 	},
 	{
-		Name: "route-vls", Group: Routing, Arg: "MOST", Since: house, OpenSM: "nue_max_num_vls",
+		Name: "route-vls", Group: Routing, Arg: "MOST", Since: v020, OpenSM: "nue_max_num_vls",
 		Meaning: "maximum number of data lanes that an engine may use (as --vls of 'heddle route')",
 		value:   number[int]{at: func(c *Config) *int { return &c.SM.MaxVLs }, max: 15, zero: "as many as every link between switches has"},
 	},
 	{
-		Name: "route-seed", Group: Routing, Arg: "N", Since: house,
+		Name: "route-seed", Group: Routing, Arg: "N", Since: v020,
 		Meaning: "seed of engines that use random numbers (as --seed of 'heddle route')",
 		value:   key[uint64]{func(c *Config) *uint64 { return &c.SM.RouteSeed }},
 	},
@@ -122,7 +122,7 @@ var routingTable = []Setting{
 		}},
 	},
 	{
-		Name: "drain-time", Group: Tables, Arg: "TIME", Since: house,
+		Name: "drain-time", Group: Tables, Arg: "TIME", Since: v020,
 		Meaning: "time for packets to leave between the removal and the rewrite of an entry",
 		value:   span{at: func(c *Config) *time.Duration { return &c.SM.DrainTime }, zero: "computed from the lifetimes"},
 	},
@@ -132,7 +132,7 @@ var routingTable = []Setting{
 		value:   span{at: func(c *Config) *time.Duration { return &c.SM.RepathTime }, zero: "no limit, so such a change is refused"},
 	},
 	{
-		Name: "improve-delay", Group: Tables, Arg: "TIME", Since: house,
+		Name: "improve-delay", Group: Tables, Arg: "TIME", Since: v020,
 		Meaning: "quiet time after which an earlier engine is retried, if the tables of a later one were kept over a fault",
 		value:   span{at: func(c *Config) *time.Duration { return &c.SM.ImproveDelay }, zero: "only at full sweeps"},
 	},
@@ -158,73 +158,73 @@ var linkTable = []Setting{
 		value:   choice[uint8]{func(c *Config) *uint8 { return &c.SM.MaxOpVLs }, []word[uint8]{{"1", 1}, {"2", 2}, {"4", 3}, {"8", 4}, {"15", 5}}},
 	},
 	{
-		Name: "qos", Group: Links, Since: house, OpenSM: "qos",
+		Name: "qos", Group: Links, Since: v020, OpenSM: "qos",
 		Meaning: "set SL-to-VL tables (identity modulo the lanes of the link) and VL arbitration (equal lanes) on every link; otherwise only if the tables need several lanes",
 		value:   boolean{func(c *Config) *bool { return &c.SM.QoS }},
 	},
 	{
-		Name: "read-lanes", Group: Links, Arg: "SWITCHES", Since: house,
+		Name: "read-lanes", Group: Links, Arg: "SWITCHES", Since: v020,
 		Meaning: "read the lane tables of all nodes once the subnet is up, if it has at most this many switches",
 		value:   number[int]{at: func(c *Config) *int { return &c.SM.ReadLanes }, max: 49151, zero: "only on demand"},
 	},
 	{
-		Name: "link-width", Group: Links, Arg: "WIDTHS", Since: house, OpenSM: "force_link_width",
+		Name: "link-width", Group: Links, Arg: "WIDTHS", Since: v020, OpenSM: "force_link_width",
 		Meaning: "link widths to enable on ports that support them; effective when the link is trained again",
 		value: mask[ib.LinkWidth]{func(c *Config) *ib.LinkWidth { return &c.SM.LinkWidth }, []word[ib.LinkWidth]{
 			{"1x", ib.Width1x}, {"2x", ib.Width2x}, {"4x", ib.Width4x}, {"8x", ib.Width8x}, {"12x", ib.Width12x},
 		}, ib.WidthAll, nil},
 	},
 	{
-		Name: "link-speed", Group: Links, Arg: "SPEEDS", Since: house, OpenSM: "force_link_speed",
+		Name: "link-speed", Group: Links, Arg: "SPEEDS", Since: v020, OpenSM: "force_link_speed",
 		Meaning: "link speeds up to QDR to enable on ports that support them; effective when the link is trained again",
 		value: mask[ib.SpeedBits]{func(c *Config) *ib.SpeedBits { return &c.SM.LinkSpeed }, []word[ib.SpeedBits]{
 			{"sdr", ib.SpeedBitSDR}, {"ddr", ib.SpeedBitDDR}, {"qdr", ib.SpeedBitQDR},
 		}, ib.SpeedBitAll, nil},
 	},
 	{
-		Name: "link-speed-ext", Group: Links, Arg: "SPEEDS", Since: house, OpenSM: "force_link_speed_ext",
+		Name: "link-speed-ext", Group: Links, Arg: "SPEEDS", Since: v020, OpenSM: "force_link_speed_ext",
 		Meaning: "extended link speeds to enable where both ports support them, off for none; effective when the link is trained again",
 		value: mask[ib.SpeedExtBits]{func(c *Config) *ib.SpeedExtBits { return &c.SM.LinkSpeedExt }, []word[ib.SpeedExtBits]{
 			{"fdr", ib.SpeedExtBitFDR}, {"edr", ib.SpeedExtBitEDR}, {"hdr", ib.SpeedExtBitHDR}, {"ndr", ib.SpeedExtBitNDR},
 		}, ib.SpeedExtBitAll, []word[ib.SpeedExtBits]{{"off", ib.SpeedExtBitNone}}},
 	},
 	{
-		Name: "packet-life", Group: Lifetime, Arg: "N", Unit: lifeUnit, Since: house, OpenSM: "packet_life_time",
+		Name: "packet-life", Group: Lifetime, Arg: "N", Unit: lifeUnit, Since: v020, OpenSM: "packet_life_time",
 		Meaning: "packet lifetime in a switch; above 19 unlimited",
 		value:   life(func(c *Config) *uint8 { return &c.SM.PacketLife }),
 	},
 	{
-		Name: "hoq-life", Group: Lifetime, Arg: "N", Unit: lifeUnit, Since: house, OpenSM: "head_of_queue_lifetime",
+		Name: "hoq-life", Group: Lifetime, Arg: "N", Unit: lifeUnit, Since: v020, OpenSM: "head_of_queue_lifetime",
 		Meaning: "head-of-queue lifetime at a switch port to another switch; above 19 unlimited",
 		value:   life(func(c *Config) *uint8 { return &c.SM.HOQLife }),
 	},
 	{
-		Name: "leaf-hoq-life", Group: Lifetime, Arg: "N", Unit: lifeUnit, Since: house, OpenSM: "leaf_head_of_queue_lifetime",
+		Name: "leaf-hoq-life", Group: Lifetime, Arg: "N", Unit: lifeUnit, Since: v020, OpenSM: "leaf_head_of_queue_lifetime",
 		Meaning: "head-of-queue lifetime at a switch port to a CA or router; above 19 unlimited",
 		value:   life(func(c *Config) *uint8 { return &c.SM.LeafHOQLife }),
 	},
 	{
-		Name: "subnet-timeout", Group: Lifetime, Arg: "N", Unit: lifeUnit, Since: house, OpenSM: "subnet_timeout",
+		Name: "subnet-timeout", Group: Lifetime, Arg: "N", Unit: lifeUnit, Since: v020, OpenSM: "subnet_timeout",
 		Meaning: "SubnetTimeOut of every port, which hosts use to wait for responses and to repeat traps",
 		value:   life(func(c *Config) *uint8 { return &c.SM.SubnetTimeOut }),
 	},
 	{
-		Name: "vl-stall-count", Group: Lifetime, Arg: "N", Since: house, OpenSM: "vl_stall_count",
+		Name: "vl-stall-count", Group: Lifetime, Arg: "N", Since: v020, OpenSM: "vl_stall_count",
 		Meaning: "consecutive packets that exceed the head-of-queue lifetime before the lane is stalled, at switch ports to switches",
 		value:   number[uint8]{at: func(c *Config) *uint8 { return &c.SM.VLStallCount }, max: 7},
 	},
 	{
-		Name: "leaf-vl-stall-count", Group: Lifetime, Arg: "N", Since: house, OpenSM: "leaf_vl_stall_count",
+		Name: "leaf-vl-stall-count", Group: Lifetime, Arg: "N", Since: v020, OpenSM: "leaf_vl_stall_count",
 		Meaning: "the same at switch ports to CAs and routers",
 		value:   number[uint8]{at: func(c *Config) *uint8 { return &c.SM.LeafVLStallCount }, max: 7},
 	},
 	{
-		Name: "local-phy-errors", Group: Lifetime, Arg: "N", Since: house, OpenSM: "local_phy_errors_threshold",
+		Name: "local-phy-errors", Group: Lifetime, Arg: "N", Since: v020, OpenSM: "local_phy_errors_threshold",
 		Meaning: "threshold of local physical errors at which a port sends trap 129",
 		value:   number[uint8]{at: func(c *Config) *uint8 { return &c.SM.LocalPhyErr }, max: 15},
 	},
 	{
-		Name: "overrun-errors", Group: Lifetime, Arg: "N", Since: house, OpenSM: "overrun_errors_threshold",
+		Name: "overrun-errors", Group: Lifetime, Arg: "N", Since: v020, OpenSM: "overrun_errors_threshold",
 		Meaning: "threshold of buffer overruns at which a port sends trap 130",
 		value:   number[uint8]{at: func(c *Config) *uint8 { return &c.SM.OverrunErr }, max: 15},
 	},
@@ -252,7 +252,7 @@ var timeTable = []Setting{
 		value:   number[int]{at: func(c *Config) *int { return &c.Window }, max: 4096, zero: "32 on a device, 512 in a simulation"},
 	},
 	{
-		Name: "window-start", Group: Sweeps, Arg: "N", Since: house, OpenSM: "max_wire_smps",
+		Name: "window-start", Group: Sweeps, Arg: "N", Since: v020, OpenSM: "max_wire_smps",
 		Meaning: "initial number of SMPs in flight; responses widen the window, losses narrow it",
 		value:   number[int]{at: func(c *Config) *int { return &c.SM.Window }, min: 1, max: 4096},
 	},
@@ -262,22 +262,22 @@ var timeTable = []Setting{
 		value:   span{at: func(c *Config) *time.Duration { return &c.SM.SweepInterval }, zero: "none"},
 	},
 	{
-		Name: "full-interval", Group: Sweeps, Arg: "TIME", Since: house, OpenSM: "force_heavy_sweep",
+		Name: "full-interval", Group: Sweeps, Arg: "TIME", Since: v020, OpenSM: "force_heavy_sweep",
 		Meaning: "time between periodic full sweeps",
 		value:   span{at: func(c *Config) *time.Duration { return &c.SM.FullInterval }, zero: "none"},
 	},
 	{
-		Name: "retry-interval", Group: Sweeps, Arg: "TIME", Since: house,
+		Name: "retry-interval", Group: Sweeps, Arg: "TIME", Since: v020,
 		Meaning: "time until a node that did not respond, or a refused placement, is retried; for nodes it doubles up to 16 times",
 		value:   span{at: func(c *Config) *time.Duration { return &c.SM.RetryInterval }},
 	},
 	{
-		Name: "trap-settle", Group: Sweeps, Arg: "TIME", Since: house,
+		Name: "trap-settle", Group: Sweeps, Arg: "TIME", Since: v020,
 		Meaning: "time that a sweep caused by a trap waits for more traps",
 		value:   span{at: func(c *Config) *time.Duration { return &c.SM.TrapSettle }, zero: "none"},
 	},
 	{
-		Name: "trap-min-gap", Group: Sweeps, Arg: "TIME", Since: house,
+		Name: "trap-min-gap", Group: Sweeps, Arg: "TIME", Since: v020,
 		Meaning: "minimum time between two sweeps caused by traps",
 		value:   span{at: func(c *Config) *time.Duration { return &c.SM.TrapMinGap }, zero: "none"},
 	},
@@ -292,7 +292,7 @@ var timeTable = []Setting{
 		value:   number[int]{at: func(c *Config) *int { return &c.SM.PollRetries }, min: 1, max: 1000},
 	},
 	{
-		Name: "no-clients-rereg", Group: Sweeps, Since: house, OpenSM: "no_clients_rereg",
+		Name: "no-clients-rereg", Group: Sweeps, Since: v020, OpenSM: "no_clients_rereg",
 		Meaning: "do not ask hosts that are new to this manager to reregister with the SA and to rejoin their groups",
 		value:   boolean{func(c *Config) *bool { return &c.SM.NoReregister }},
 	},
@@ -302,12 +302,12 @@ var timeTable = []Setting{
 		value:   number[int]{at: func(c *Config) *int { return &c.SM.DampHold }, max: 1000000, zero: "never"},
 	},
 	{
-		Name: "damp-free", Group: Damping, Arg: "FAILURES", Since: house,
+		Name: "damp-free", Group: Damping, Arg: "FAILURES", Since: v020,
 		Meaning: "consecutive failures of a link without consequence; each further one doubles the time for which the link is held down",
 		value:   number[int]{at: func(c *Config) *int { return &c.SM.DampFree }, max: 1000000},
 	},
 	{
-		Name: "damp-delay", Group: Damping, Arg: "TIME", Since: house,
+		Name: "damp-delay", Group: Damping, Arg: "TIME", Since: v020,
 		Meaning: "hold-down time after the first failure that counts",
 		value:   span{at: func(c *Config) *time.Duration { return &c.SM.DampDelay }},
 	},

@@ -90,9 +90,9 @@ func New(cfg config.Config) *Core {
 		breaking: breakState{at: mad.Never},
 	}
 	c.Sweeper = c
-	c.install = install.New(&c.Env, link{c}, cfg.Flight())
+	c.install = install.New(&c.Env, wiring{c}, cfg.Flight())
 	c.mkeys = mkey.New(&c.Env)
-	c.groups = group.New(&c.Env, link{c}, c.install)
+	c.groups = group.New(&c.Env, wiring{c}, c.install)
 	c.mastership = mastership.New(&c.Env, c)
 	c.wire()
 	return c
@@ -209,7 +209,7 @@ func (c *Core) onPortLost() {
 // once, so this loops until something is under way.
 func (c *Core) pump() {
 	for !c.stopping {
-		c.press()
+		c.interrupt()
 		c.discovery.Resend()
 		c.peek()
 		for {

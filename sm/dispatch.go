@@ -65,8 +65,8 @@ func (c *Core) build(it work.Item, r *mad.Request) bool {
 // onCompletion takes the end of a request.
 func (c *Core) onCompletion(comp mad.Completion) {
 	it := work.Item(comp.Token)
-	if it.Beside() {
-		c.answeredBeside(it, &comp)
+	if it.OutOfPhase() {
+		c.answeredOutOfPhase(it, &comp)
 		return
 	}
 	if comp.Hurried && mad.Unanswered(comp.Err) {
@@ -79,8 +79,8 @@ func (c *Core) onCompletion(comp mad.Completion) {
 	c.answered(it, &comp)
 }
 
-// answeredBeside takes the end of a request that belongs to no phase.
-func (c *Core) answeredBeside(it work.Item, comp *mad.Completion) {
+// answeredOutOfPhase takes the end of a request that belongs to no phase.
+func (c *Core) answeredOutOfPhase(it work.Item, comp *mad.Completion) {
 	switch it.Op() {
 	case work.OpPoll:
 		c.mastership.Polled(comp)

@@ -54,10 +54,10 @@ func (c *Core) releaseLinks() {
 }
 
 // SuspectSwitch implements light.Discovery.
-func (l link) SuspectSwitch(node ib.GUID) { l.c.agenda.SuspectSwitch(node) }
+func (l wiring) SuspectSwitch(node ib.GUID) { l.c.agenda.SuspectSwitch(node) }
 
 // GiveUp implements light.Discovery.
-func (l link) GiveUp(why string) { l.c.discovery.GiveUp(why) }
+func (l wiring) GiveUp(why string) { l.c.discovery.GiveUp(why) }
 
 // Sane implements light.Discovery.
-func (l link) Sane(ni *smp.NodeInfo, own bool) error { return discover.CheckNodeInfo(ni, own) }
+func (l wiring) Sane(ni *smp.NodeInfo, own bool) error { return discover.CheckNodeInfo(ni, own) }

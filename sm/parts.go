@@ -28,9 +28,10 @@ import (
 )
 
 // wire makes the parts of a manager and connects them. Each part names what it needs of others
-// in small interfaces, which link implements as long as the other one has no package of its own.
+// in small interfaces. wiring implements those that the conductor serves, and those of parts that
+// need each other.
 func (c *Core) wire() {
-	l := link{c}
+	l := wiring{c}
 	c.placements = placement.New(&c.Env, c.lids)
 	c.guids = guid.New(&c.Env, l, l, c.placements)
 	c.vports = vport.New(&c.Env, vport.Needs{Placements: c.placements, PKeys: l, Groups: l, Aliases: c.guids, Discovery: l})
@@ -49,38 +50,38 @@ func (c *Core) wire() {
 	c.placements.Connect(placement.Needs{Functions: c.vports, Tables: c.guids, Router: l, Snapshots: l})
 }
 
-// link connects parts with each other.
-type link struct{ c *Core }
+// wiring connects parts with each other.
+type wiring struct{ c *Core }
 
 // Touch implements guid.PKeys.
-func (l link) Touch(port ib.GUID) { l.c.pkeys.Touch(port) }
+func (l wiring) Touch(port ib.GUID) { l.c.pkeys.Touch(port) }
 
 // Names implements guid.PKeys.
-func (l link) Names(g ib.GUID) bool { return l.c.pkeys.Names(g) }
+func (l wiring) Names(g ib.GUID) bool { return l.c.pkeys.Names(g) }
 
 // MemberMoved implements guid.Groups.
-func (l link) MemberMoved(g ib.GUID) { l.c.groups.MemberMoved(g) }
+func (l wiring) MemberMoved(g ib.GUID) { l.c.groups.MemberMoved(g) }
 
 // Ready implements vport.PKeys.
-func (l link) Ready(r vport.Ref) bool { return l.c.pkeys.Ready(r) }
+func (l wiring) Ready(r vport.Ref) bool { return l.c.pkeys.Ready(r) }
 
 // Shown implements vport.PKeys.
-func (l link) Shown(t *pkey.Table) []ib.PKey { return l.c.pkeys.Shown(t) }
+func (l wiring) Shown(t *pkey.Table) []ib.PKey { return l.c.pkeys.Shown(t) }
 
 // AdapterMet implements vport.Discovery.
-func (l link) AdapterMet() { l.c.absent.AdapterMet() }
+func (l wiring) AdapterMet() { l.c.absent.AdapterMet() }
 
 // BeginFull implements discover.Sweeps.
-func (l link) BeginFull() { l.c.beginFull() }
+func (l wiring) BeginFull() { l.c.beginFull() }
 
 // SettleMute implements discover.Sweeps.
-func (l link) SettleMute() { l.c.light.SettleMute() }
+func (l wiring) SettleMute() { l.c.light.SettleMute() }
 
 // PortChanged implements peek.Sweeps.
-func (l link) PortChanged(node int32, why string) { l.c.agenda.AskRegion(node, why) }
+func (l wiring) PortChanged(node int32, why string) { l.c.agenda.AskRegion(node, why) }
 
 // LinkDown implements peek.Sweeps.
-func (l link) LinkDown(node int32, why string) { l.c.linkDown(node, why) }
+func (l wiring) LinkDown(node int32, why string) { l.c.linkDown(node, why) }
 
 // Problem implements env.Sweeper.
 func (c *Core) Problem(at notice.Where, n notice.Notice) { c.discovery.Problem(at, n) }
@@ -92,52 +93,52 @@ func (c *Core) Scope(fn func(p *topo.Port)) { c.discovery.Scope(fn) }
 func (c *Core) ScopeNodes(fn func(n int32, nd *topo.Node)) { c.discovery.ScopeNodes(fn) }
 
 // Last implements pkeymgr.Discovery.
-func (l link) Last() *topo.Topology { return l.c.Last }
+func (l wiring) Last() *topo.Topology { return l.c.Last }
 
 // Plausible implements pkeymgr.Discovery.
-func (l link) Plausible(p *topo.Port, info *smp.PortInfo) error {
+func (l wiring) Plausible(p *topo.Port, info *smp.PortInfo) error {
 	return l.c.absent.Plausible(p, info)
 }
 
 // AskRegion implements pkeymgr.Discovery.
-func (l link) AskRegion(node int32, why string) { l.c.agenda.AskRegion(node, why) }
+func (l wiring) AskRegion(node int32, why string) { l.c.agenda.AskRegion(node, why) }
 
 // Publish implements pkeymgr.Discovery.
-func (l link) Publish() { l.c.publishHeld() }
+func (l wiring) Publish() { l.c.publishHeld() }
 
 // ScopeNodes implements install.Sweep and lane.Sweep.
-func (l link) ScopeNodes(fn func(ni int32, n *topo.Node)) { l.c.ScopeNodes(fn) }
+func (l wiring) ScopeNodes(fn func(ni int32, n *topo.Node)) { l.c.ScopeNodes(fn) }
 
 // TakeDown implements install.Sweep.
-func (l link) TakeDown() {
+func (l wiring) TakeDown() {
 	l.c.enter(notice.PhaseDiscard)
 	l.c.discovery.Widen()
 	l.c.links.TakeDown()
 }
 
 // TookDown implements install.Sweep.
-func (l link) TookDown() int { return l.c.Report.Downed }
+func (l wiring) TookDown() int { return l.c.Report.Downed }
 
 // AddLanes implements install.Sweep.
-func (l link) AddLanes(list []transition.LaneTable) { l.c.lanes.Stage(list) }
+func (l wiring) AddLanes(list []transition.LaneTable) { l.c.lanes.Stage(list) }
 
 // PublishTold implements install.Sweep.
-func (l link) PublishTold() { l.c.publishSweep() }
+func (l wiring) PublishTold() { l.c.publishSweep() }
 
 // AuditAt implements install.Sweep.
-func (l link) AuditAt(at mad.Time) { l.c.light.AuditAt(at) }
+func (l wiring) AuditAt(at mad.Time) { l.c.light.AuditAt(at) }
 
 // BlockWritten implements install.Sweep.
-func (l link) BlockWritten(s int32, block int) { l.c.router.Written(s, block) }
+func (l wiring) BlockWritten(s int32, block int) { l.c.router.Written(s, block) }
 
 // GroupsChanged implements install.Sweep.
-func (l link) GroupsChanged(block uint16) { l.c.groups.BlockChanged(block) }
+func (l wiring) GroupsChanged(block uint16) { l.c.groups.BlockChanged(block) }
 
 // RunJob implements routing.Jobs.
-func (l link) RunJob(j *job.Job) { l.c.out.Jobs = append(l.c.out.Jobs, j) }
+func (l wiring) RunJob(j *job.Job) { l.c.out.Jobs = append(l.c.out.Jobs, j) }
 
 // PortOf implements group.Locator.
-func (l link) PortOf(member ib.GUID) ib.GUID {
+func (l wiring) PortOf(member ib.GUID) ib.GUID {
 	if r, ok := l.c.vports.Find(member); ok {
 		return r.Adapter.PortGUID()
 	}

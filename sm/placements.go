@@ -12,57 +12,57 @@ import (
 // shared ports set, and snapshots published.
 
 // Owner implements placement.Router.
-func (l link) Owner(lid ib.LID) ib.GUID { return l.c.router.Owner(lid) }
+func (l wiring) Owner(lid ib.LID) ib.GUID { return l.c.router.Owner(lid) }
 
 // RoutedAt implements placement.Router.
-func (l link) RoutedAt(lid ib.LID, port ib.GUID) bool { return l.c.router.RoutedAt(lid, port) }
+func (l wiring) RoutedAt(lid ib.LID, port ib.GUID) bool { return l.c.router.RoutedAt(lid, port) }
 
 // WhyNot implements placement.Router.
-func (l link) WhyNot() string { return l.c.whyNoRoute() }
+func (l wiring) WhyNot() string { return l.c.whyNoRoute() }
 
 // RouteAnew implements placement.Router.
-func (l link) RouteAnew(why string) {
+func (l wiring) RouteAnew(why string) {
 	l.c.router.Want()
 	l.c.router.Regrant()
 	l.c.AskSweep(why)
 }
 
 // RouteGroups implements placement.Router.
-func (l link) RouteGroups() { l.c.routeMoved() }
+func (l wiring) RouteGroups() { l.c.routeMoved() }
 
 // SweepAsked implements placement.Router.
-func (l link) SweepAsked() bool { return l.c.agenda.Wanted() }
+func (l wiring) SweepAsked() bool { return l.c.agenda.Wanted() }
 
 // Move implements placement.Router.
-func (l link) Move(list []move.Request, placements []ib.GUID) { l.c.mover.Move(list, placements) }
+func (l wiring) Move(list []move.Request, placements []ib.GUID) { l.c.mover.Move(list, placements) }
 
 // SetPortLID implements placement.Router.
-func (l link) SetPortLID(p *topo.Port, begun bool) bool { return l.c.mover.SetPortLID(p, begun) }
+func (l wiring) SetPortLID(p *topo.Port, begun bool) bool { return l.c.mover.SetPortLID(p, begun) }
 
 // Enter implements install.Sweep and lidmove.Conductor.
-func (l link) Enter(p notice.Phase) { l.c.enter(p) }
+func (l wiring) Enter(p notice.Phase) { l.c.enter(p) }
 
 // LIDsMoved implements lidmove.Conductor.
-func (l link) LIDsMoved() { l.c.shown.moved = true }
+func (l wiring) LIDsMoved() { l.c.shown.moved = true }
 
 // BasesChanged implements lidmove.Conductor.
-func (l link) BasesChanged() { l.c.shown.ports = true }
+func (l wiring) BasesChanged() { l.c.shown.ports = true }
 
 // ShowNow implements placement.Snapshots.
-func (l link) ShowNow() { l.c.showNow() }
+func (l wiring) ShowNow() { l.c.showNow() }
 
 // PublishPorts implements placement.Snapshots.
-func (l link) PublishPorts() {
+func (l wiring) PublishPorts() {
 	if l.c.shown.ports {
 		l.c.Publish()
 	}
 }
 
 // PortsChanged implements placement.Snapshots.
-func (l link) PortsChanged() bool { return l.c.shown.ports }
+func (l wiring) PortsChanged() bool { return l.c.shown.ports }
 
 // Report implements placement.Snapshots.
-func (l link) Report(list []subnet.PlacementReport) {
+func (l wiring) Report(list []subnet.PlacementReport) {
 	l.c.out.Placements = append(l.c.out.Placements, list...)
 }
 

@@ -14,7 +14,7 @@ func (c *Core) nextTimer() mad.Time {
 	for _, u := range [...]mad.Time{c.install.Next(), c.traps.Next(), c.mastership.Next(), c.pkeys.NextMembers()} {
 		t = min(t, u)
 	}
-	t = min(t, c.agenda.PressAt())
+	t = min(t, c.agenda.InterruptAt())
 	if c.Phase == notice.PhaseLight || c.peeks.Useful() {
 		t = min(t, c.light.Next())
 	}

@@ -21,30 +21,30 @@ func (c *Core) cutEndsHoldTraps() {
 }
 
 // SuspectLID implements trap.Sweeps.
-func (l link) SuspectLID(lid ib.LID, whole bool) ib.GUID { return l.c.agenda.SuspectLID(lid, whole) }
+func (l wiring) SuspectLID(lid ib.LID, whole bool) ib.GUID { return l.c.agenda.SuspectLID(lid, whole) }
 
 // ReadAll implements trap.Sweeps.
-func (l link) ReadAll() { l.c.agenda.ReadAll() }
+func (l wiring) ReadAll() { l.c.agenda.ReadAll() }
 
 // Join implements trap.Sweeps.
-func (l link) Join() bool { return l.c.joinRegion() }
+func (l wiring) Join() bool { return l.c.joinRegion() }
 
 // Peek implements trap.Sweeps.
-func (l link) Peek(node ib.GUID) { l.c.peeks.At(node) }
+func (l wiring) Peek(node ib.GUID) { l.c.peeks.At(node) }
 
 // Sign implements trap.Sweeps.
-func (l link) Sign() { l.c.router.Sign() }
+func (l wiring) Sign() { l.c.router.Sign() }
 
 // Plan implements trap.Sweeps.
-func (l link) Plan(why string) { l.c.agenda.Because(why) }
+func (l wiring) Plan(why string) { l.c.agenda.Because(why) }
 
 // Begin implements trap.Sweeps.
-func (l link) Begin() {
+func (l wiring) Begin() {
 	l.c.agenda.Urgent()
 	l.c.agenda.Ask(l.c.agenda.Why())
 }
 
 // Deliver implements trap.Subscribers.
-func (l link) Deliver(n smp.Notice, from mad.Addr) {
+func (l wiring) Deliver(n smp.Notice, from mad.Addr) {
 	l.c.out.Traps = append(l.c.out.Traps, Trap{Notice: n, From: from})
 }

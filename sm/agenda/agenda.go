@@ -52,14 +52,14 @@ type Agenda struct {
 	*env.Env
 	repairs Repairs
 
-	wanted   bool // a sweep is to begin
-	why      string
-	full     bool      // it reads everything
-	suspects []Suspect // else what it reads
-	audit    bool      // it reads all tables back
-	groups   bool      // multicast groups have changed
-	pressAt  mad.Time  // when it stops waiting for the work between sweeps; mad.Never
-	urgent   bool      // it does not wait for moves of LIDs either
+	wanted      bool // a sweep is to begin
+	why         string
+	full        bool      // it reads everything
+	suspects    []Suspect // else what it reads
+	audit       bool      // it reads all tables back
+	groups      bool      // multicast groups have changed
+	interruptAt mad.Time  // when it stops waiting for the work between sweeps; mad.Never
+	urgent      bool      // it does not wait for moves of LIDs either
 
 	again    bool // a sweep was demanded during the one under way
 	againWhy string
@@ -67,7 +67,7 @@ type Agenda struct {
 
 // New returns an empty agenda.
 func New(e *env.Env, repairs Repairs) *Agenda {
-	return &Agenda{Env: e, repairs: repairs, pressAt: mad.Never}
+	return &Agenda{Env: e, repairs: repairs, interruptAt: mad.Never}
 }
 
 // Ask demands a sweep: of the suspects, unless everything is to be read.
@@ -75,7 +75,7 @@ func (a *Agenda) Ask(why string) {
 	a.repairs.Sign()
 	if a.BetweenSweeps() {
 		a.Want(why)
-		a.pressAt = min(a.pressAt, a.Now.Add(Patience))
+		a.interruptAt = min(a.interruptAt, a.Now.Add(Patience))
 		return
 	}
 	a.Again(why)
@@ -117,9 +117,9 @@ func (a *Agenda) Because(why string) { a.why = why }
 // Demanded reports whether a sweep was demanded during the one under way, and why.
 func (a *Agenda) Demanded() (why string, ok bool) { return a.againWhy, a.again }
 
-// Presses reports whether a sweep waits for work that may be cut short. Moves of LIDs are asked
+// Interrupts reports whether a sweep waits for work that may be cut short. Moves of LIDs are asked
 // for by people who wait, and their drains are bounded: only a fault is more urgent.
-func (a *Agenda) Presses() bool {
+func (a *Agenda) Interrupts() bool {
 	switch a.Phase {
 	case notice.PhaseLight, notice.PhaseUpkeep:
 		return a.wanted
@@ -129,12 +129,12 @@ func (a *Agenda) Presses() bool {
 	return false
 }
 
-// PressAt is when the work that a sweep waits for is cut short; mad.Never if none is.
-func (a *Agenda) PressAt() mad.Time {
-	if !a.Presses() {
+// InterruptAt is when the work that a sweep waits for is cut short; mad.Never if none is.
+func (a *Agenda) InterruptAt() mad.Time {
+	if !a.Interrupts() {
 		return mad.Never
 	}
-	return a.pressAt
+	return a.interruptAt
 }
 
 // ReadAll has the next sweep read everything.
@@ -223,7 +223,7 @@ func (a *Agenda) RoutesGroups() bool { return a.groups }
 func (a *Agenda) Begin() (groups bool) {
 	groups = a.groups
 	a.wanted, a.again, a.full, a.groups = false, false, false, false
-	a.pressAt, a.urgent = mad.Never, false
+	a.interruptAt, a.urgent = mad.Never, false
 	return groups
 }
 

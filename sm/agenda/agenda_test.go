@@ -150,9 +150,9 @@ func (s *stage) do(t *testing.T, d *datadriven.TestData) {
 	default:
 		t.Fatalf("no such command: %s", d.Cmd)
 	}
-	switch at := s.a.PressAt(); {
+	switch at := s.a.InterruptAt(); {
 	case !s.a.Wanted():
-	case !s.a.Presses():
+	case !s.a.Interrupts():
 		s.Printf("a sweep is wanted\n")
 	case at == mad.Never:
 		s.Printf("a sweep waits for the work under way\n")

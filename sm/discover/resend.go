@@ -33,7 +33,7 @@ func (d *Discovery) Resend() {
 		return nd.Path
 	}
 	d.Engine.Pending(func(token uint64, _ bool) {
-		if it := work.Item(token); !it.Beside() && it.Node() >= 0 {
+		if it := work.Item(token); !it.OutOfPhase() && it.Node() >= 0 {
 			list = append(list, sent{it, path(it)})
 		}
 	})

@@ -114,7 +114,7 @@ func (r *Requests) Send() {
 // about is the node that an item of the phase is about. ok is false if the node was no part of the
 // subnet before this sweep.
 func (r *Requests) about(it work.Item) (g ib.GUID, ok bool) {
-	if it.Beside() {
+	if it.OutOfPhase() {
 		return 0, false
 	}
 	if it.Op() == work.OpNodeInfo {

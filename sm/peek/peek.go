@@ -222,7 +222,7 @@ func (p *Peeks) Stalled() {
 	f := p.Fabric
 	p.Engine.Pending(func(token uint64, _ bool) {
 		it := work.Item(token)
-		if it.Beside() || it.Node() < 0 {
+		if it.OutOfPhase() || it.Node() < 0 {
 			return
 		}
 		if it.Op() == work.OpReread {

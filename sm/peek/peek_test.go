@@ -160,7 +160,7 @@ func (s *stage) answer() {
 		s.Engine.Poll(s.Now, s.Send)
 		var list []work.Item
 		s.Engine.Pending(func(token uint64, _ bool) {
-			if it := work.Item(token); it.Beside() {
+			if it := work.Item(token); it.OutOfPhase() {
 				list = append(list, it)
 			}
 		})

@@ -61,7 +61,7 @@ func (m *Machine) placeLID(l ib.LID) bool {
 func (m *Machine) Reserve(sp *lid.Space) (ops []store.Op) {
 	m.lids.Recount()
 	lost := func(who string, l ib.LID) {
-		why := "another port or function has it"
+		why := "another function or placement has it"
 		if int(l) >= sp.Limit {
 			why = fmt.Sprintf("the smallest forwarding table holds LIDs below %d", sp.Limit)
 		}

@@ -2,6 +2,7 @@ package placement
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	"heddle/ib"
@@ -71,12 +72,22 @@ func TestReserve(t *testing.T) {
 	if ops := b.m.Reserve(sp); len(ops) != 0 || sp.Free(lid.One(5)) || sp.Free(lid.One(6)) || !sp.Free(lid.One(7)) {
 		t.Errorf("%+v; 5, 6 and 7 are free: %v %v %v", ops, sp.Free(lid.One(5)), sp.Free(lid.One(6)), sp.Free(lid.One(7)))
 	}
+	b.Record()
 	ops := b.m.Reserve(&lid.Space{Limit: 6})
+	if want := "LID 6 of GUID 0x0000000000001001 cannot be kept: the smallest forwarding table holds LIDs below 6; assigning a new LID\n"; !strings.HasSuffix(b.Record(), want) {
+		t.Errorf("the notice does not end with %q", want)
+	}
 	if l := b.m.list; b.m.lidOf(l[0]) != 5 || b.m.lidOf(l[1]) != 0 {
 		t.Errorf("LIDs %v and %v with tables of 6", b.m.lidOf(l[0]), b.m.lidOf(l[1]))
 	}
 	if len(ops) != 1 || ops[0].Kind != store.DeleteLID || ops[0].GUID != 0x1001 {
 		t.Errorf("%+v", ops)
+	}
+	sp = &lid.Space{Limit: 20}
+	sp.Take(lid.One(5))
+	b.m.Reserve(sp)
+	if said := b.Record(); !strings.Contains(said, "LID 5 of GUID 0x0000000000001000 cannot be kept: another function or placement has it") {
+		t.Error(said)
 	}
 }
 

@@ -112,8 +112,8 @@ func (i Item) EachInput(ports uint8, fn func(in uint8)) {
 	}
 }
 
-// Beside reports whether the item belongs to no phase.
-func (i Item) Beside() bool {
+// OutOfPhase reports whether the item belongs to no phase.
+func (i Item) OutOfPhase() bool {
 	switch i.Op() {
 	case OpPoll, OpHandover, OpAcknowledge, OpDescNow, OpOwnInfo, OpPeek, OpPeekPort, OpImageNow, OpLate:
 		return true

@@ -5,9 +5,9 @@ import (
 	"heddle/sm/work"
 )
 
-// press ends the phase between sweeps if a sweep has waited for it long enough.
-func (c *Core) press() {
-	if c.agenda.PressAt() > c.Now {
+// interrupt ends the phase between sweeps if a sweep has waited for it long enough.
+func (c *Core) interrupt() {
+	if c.agenda.InterruptAt() > c.Now {
 		return
 	}
 	switch c.Phase {
@@ -27,7 +27,7 @@ func (c *Core) unanswered(fn func(it work.Item, sent bool)) {
 	n := 0
 	c.Engine.Pending(func(token uint64, sent bool) {
 		it := work.Item(token)
-		if it.Beside() {
+		if it.OutOfPhase() {
 			return
 		}
 		list = append(list, it)
