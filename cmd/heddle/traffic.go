@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"heddle/lab"
 	"heddle/settings"
@@ -67,32 +68,46 @@ A pattern is NAME[:ARGUMENT...][,KEY=VALUE...]. Several run at the same time.
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
 	}
-	f.netlist.register(c.Flags())
-	c.Flags().StringSliceVar(&f.engines, "engine", []string{"auto"}, "`ENGINE[,...]` to compare: auto (the first of the default chain that verifies), "+strings.Join(settings.EngineNames(), ", "))
+	f.register(c.Flags())
+	return c
+}
+
+func (f *trafficFlags) register(fs *pflag.FlagSet) {
+	f.netlist.register(fs)
+	fs.StringSliceVar(&f.engines, "engine", []string{"auto"},
+		"`ENGINE[,...]` to compare: auto (the first of the default chain that verifies), "+
+			strings.Join(settings.EngineNames(), ", "))
 	var inputs []*settings.Setting
 	for _, s := range settings.Of("route") {
 		if s.Name != "engine" {
 			inputs = append(inputs, s)
 		}
 	}
-	registerSettings(c.Flags(), f.engine.Values, inputs)
-	c.Flags().StringArrayVar(&f.patterns, "pattern", nil, "`SPEC` of a pattern; may be repeated, all run at the same time")
-	c.Flags().StringSliceVar(&f.loads, "load", []string{"1"}, "`SHARE[,...]` of what patterns offer, above 0 and at most 1: each is asked")
-	c.Flags().IntVar(&f.vls, "vls", 8, "data lanes that every link has, `1-15`")
-	c.Flags().IntVar(&f.seeds, "seeds", 1, "`N` seeds; results are their means")
-	c.Flags().Uint64Var(&f.seed, "seed", 1, "first `SEED`, of patterns and of engines that use random numbers")
-	c.Flags().DurationVar(&f.time, "time", 300*time.Microsecond, "`TIME` for which traffic runs, 10ms longer than the cut if a manager repairs one; collectives run to their end")
-	c.Flags().StringArrayVar(&f.cuts, "cut", nil, "lose the cable at `NODE:PORT`, by description, netlist ID or node GUID, from the start or, with @TIME, under traffic; may be repeated, all are lost together")
-	c.Flags().BoolVar(&f.cutEach, "cut-each", false, "lose each cable in turn, and rank all by what their loss costs")
-	c.Flags().DurationVar(&f.packets.Warmup, "warmup", f.packets.Warmup, "first part of --time, in which packets are not counted; hot spots need about 2ms of `TIME`")
-	c.Flags().IntVar(&f.packets.Buffer, "buffer", f.packets.Buffer, "input buffer of a port in `BYTES`, split equally among its lanes")
-	c.Flags().BoolVar(&f.packets.VOQ, "voq", false, "switches with a queue for each input, lane and output, in place of FIFOs")
-	c.Flags().DurationVar(&f.packets.RepairTime, "repair-time", f.packets.RepairTime, "`TIME` from a cut under traffic (--cut NODE:PORT@TIME) to the repaired tables in all switches; without it a simulated manager finds the cut and repairs")
-	c.Flags().BoolVar(&f.flow, "flow", false, "answer by max-min fair shares in place of packets, in milliseconds")
-	c.Flags().IntVar(&f.workers, "workers", 0, "`CORES` to use; 0 = all. The result is the same for any number")
-	c.Flags().BoolVar(&f.asJSON, "json", false, "print JSON")
-	c.Flags().StringVar(&f.out, "out", "", "`DIR` for an HTML page with plots that needs nothing else, and JSON")
-	return c
+	registerSettings(fs, f.engine.Values, inputs)
+	fs.StringArrayVar(&f.patterns, "pattern", nil, "`SPEC` of a pattern; may be repeated, all run at the same time")
+	fs.StringSliceVar(&f.loads, "load", []string{"1"},
+		"`SHARE[,...]` of what patterns offer, above 0 and at most 1: each is asked")
+	fs.IntVar(&f.vls, "vls", 8, "data lanes that every link has, `1-15`")
+	fs.IntVar(&f.seeds, "seeds", 1, "`N` seeds; results are their means")
+	fs.Uint64Var(&f.seed, "seed", 1, "first `SEED`, of patterns and of engines that use random numbers")
+	fs.DurationVar(&f.time, "time", 300*time.Microsecond,
+		"`TIME` for which traffic runs, 10ms longer than the cut if a manager repairs one; collectives run to their end")
+	fs.StringArrayVar(&f.cuts, "cut", nil, "lose the cable at `NODE:PORT`, by description, netlist ID or node GUID, "+
+		"from the start or, with @TIME, under traffic; may be repeated, all are lost together")
+	fs.BoolVar(&f.cutEach, "cut-each", false, "lose each cable in turn, and rank all by what their loss costs")
+	fs.DurationVar(&f.packets.Warmup, "warmup", f.packets.Warmup,
+		"first part of --time, in which packets are not counted; hot spots need about 2ms of `TIME`")
+	fs.IntVar(&f.packets.Buffer, "buffer", f.packets.Buffer,
+		"input buffer of a port in `BYTES`, split equally among its lanes")
+	fs.BoolVar(&f.packets.VOQ, "voq", false,
+		"switches with a queue for each input, lane and output, in place of FIFOs")
+	fs.DurationVar(&f.packets.RepairTime, "repair-time", f.packets.RepairTime,
+		"`TIME` from a cut under traffic (--cut NODE:PORT@TIME) to the repaired tables in all switches; "+
+			"without it a simulated manager finds the cut and repairs")
+	fs.BoolVar(&f.flow, "flow", false, "answer by max-min fair shares in place of packets, in milliseconds")
+	fs.IntVar(&f.workers, "workers", 0, "`CORES` to use; 0 = all. The result is the same for any number")
+	fs.BoolVar(&f.asJSON, "json", false, "print JSON")
+	fs.StringVar(&f.out, "out", "", "`DIR` for an HTML page with plots that needs nothing else, and JSON")
 }
 
 // patternUsage lists the patterns and their keys for the help.

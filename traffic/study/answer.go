@@ -147,7 +147,7 @@ func sortCosts(list []Cost) {
 
 func (q *Question) newAnswer() *Answer {
 	a := &Answer{
-		Fabric: q.Name, Switches: len(q.graph.Switches), Hosts: len(q.hosts), Seeds: q.Seeds, FirstSeed: q.First, Lanes: q.VLs,
+		Fabric: q.Name, Switches: len(q.graph.Switches), Hosts: len(q.hosts), Lanes: q.VLs, Seeds: q.Seeds, FirstSeed: q.First,
 		Mode: "packets", TimeUS: float64(q.Time.Nanoseconds()) / 1000,
 	}
 	for range q.Fabric.Links {

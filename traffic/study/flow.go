@@ -35,8 +35,9 @@ func (q *Question) flowRates(s *state, net *maxmin.Net, demands []*traffic.Deman
 			demands[i] = q.meanRates(d)
 		}
 	}
-	o := &outcome{net: net, used: make([]float64, net.Channels()), asked: make([]float64, net.Channels()), series: &series{}}
-	o.series.rates = make([][]float64, len(demands))
+	n := net.Channels()
+	o := &outcome{net: net, used: make([]float64, n), asked: make([]float64, n)}
+	o.series = &series{rates: make([][]float64, len(demands))}
 	// Rates are constant between the starts and ends of patterns.
 	times := []time.Duration{0, q.Time}
 	for _, d := range demands {

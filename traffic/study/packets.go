@@ -59,7 +59,8 @@ func (q *Question) checkPackets() error {
 	for _, s := range q.Specs {
 		bytes := s.Payload + overhead
 		if lane := o.Buffer / 64 / q.VLs; lane < dataplane.Blocks(bytes) {
-			return wrong("buffer", "%d bytes for %d lanes are %d blocks of 64 bytes for each; a packet with %d bytes of payload needs %d and could never start",
+			return wrong("buffer", "%d bytes for %d lanes are %d blocks of 64 bytes for each; "+
+				"a packet with %d bytes of payload needs %d and could never start",
 				o.Buffer, q.VLs, lane, s.Payload, dataplane.Blocks(bytes))
 		}
 		if s.SL >= 0 {
@@ -84,8 +85,8 @@ func (q *Question) packetModel() []string {
 	out := []string{
 		fmt.Sprintf("Packets with credits of 64 bytes; cut-through switches with %v of delay and %s.",
 			dataplane.Defaults().SwitchDelay, queueing),
-		fmt.Sprintf("%d bytes of buffer for each port, split equally among %d lanes; 2 m of cable; packet lifetimes are unlimited.",
-			q.Packets.Buffer, q.VLs),
+		fmt.Sprintf("%d bytes of buffer for each port, split equally among %d lanes; 2 m of cable; "+
+			"packet lifetimes are unlimited.", q.Packets.Buffer, q.VLs),
 	}
 	if q.Packets.Warmup > 0 {
 		out = append(out, fmt.Sprintf("The first %v are not counted.", q.Packets.Warmup))
@@ -310,7 +311,9 @@ func (r *packetRun) posted(i int, d *traffic.Demand, src, dst int32) (int, error
 		Src: r.host[src], To: dataplane.To(r.host[dst]), Bytes: d.Spec.Payload + overhead, Arrival: dataplane.Posted,
 		SL: ib.SL(max(d.Spec.SL, 0)),
 	})
-	r.streams = append(r.streams, streamOf{demand: int32(i), src: src, dst: dst, dests: 1, bytes: d.Spec.Payload + overhead})
+	r.streams = append(r.streams, streamOf{
+		demand: int32(i), src: src, dst: dst, dests: 1, bytes: d.Spec.Payload + overhead,
+	})
 	return n, err
 }
 
@@ -326,7 +329,9 @@ func (r *packetRun) stream(i int, d *traffic.Demand, s *traffic.Stream) error {
 	}
 	if r.net.Gone(s.Src) {
 		offered := h.Gbps * s.Rate * r.load * spec.Duty()
-		r.gone = append(r.gone, flowRate{demand: of.demand, src: of.src, dst: of.dst, dests: of.dests, offered: offered, lost: 1})
+		r.gone = append(r.gone, flowRate{
+			demand: of.demand, src: of.src, dst: of.dst, dests: of.dests, offered: offered, lost: 1,
+		})
 		return nil
 	}
 	x := inject.Ends(r.host).Stream(spec, s, h.Gbps*s.Rate*r.load)

@@ -90,8 +90,8 @@ func (q *Question) Check() error {
 	}
 	slices.Sort(q.Loads)
 	q.Loads = slices.Compact(q.Loads)
-	if q.Seeds < 1 {
-		return wrong("seeds", "%d; want 1 or more", q.Seeds)
+	if q.Seeds < 1 || q.Seeds > maxSeeds {
+		return wrong("seeds", "%d; want 1 to %d", q.Seeds, maxSeeds)
 	}
 	if q.Time <= 0 {
 		return wrong("time", "%v; want more than 0", q.Time)
@@ -99,12 +99,12 @@ func (q *Question) Check() error {
 	if _, err := q.Prepare(); err != nil {
 		return err
 	}
-	for i := range q.hosts {
-		if h := &q.hosts[i]; h.Gbps == 0 {
-			return wrong("netlist", "the link of %q has no width and speed", h.Name)
+	for a := range q.Fabric.Links {
+		if p := q.Fabric.Port(a); float64(p.Width.Lanes())*p.Speed.DataGbps() == 0 {
+			return wrong("netlist", "the cable at %s has no width and speed that give a rate", q.name.port(a))
 		}
 	}
-	if _, err := q.demands(q.First); err != nil {
+	if err := q.checkSize(); err != nil {
 		return err
 	}
 	if err := q.checkTimes(); err != nil {
@@ -134,6 +134,44 @@ func (q *Question) Prepare() ([]traffic.Host, error) {
 	}
 	q.graph, q.hosts, q.name = g, traffic.Hosts(q.Fabric, g), newNamer(q.Fabric)
 	return q.hosts, nil
+}
+
+// Bounds of what is computed at once.
+const (
+	maxSeeds    = 10_000
+	maxMessages = 1 << 24 // of a collective
+	maxEntries  = 1 << 25 // (flow, channel) of fair shares: half a gigabyte
+)
+
+// checkSize reports patterns that do not suit the hosts, or need too much memory.
+func (q *Question) checkSize() error {
+	n := len(q.hosts)
+	for _, s := range q.Specs {
+		if s.Kind == traffic.AllToAll && n*n > maxMessages && len(s.Choose) == 0 {
+			return wrong("pattern", "%q has %d messages on %d hosts; at most %d are possible, so choose some hosts with hosts=",
+				s.Text, n*(n-1), n, maxMessages)
+		}
+	}
+	demands, err := q.demands(q.First)
+	if err != nil || !q.Flow && !q.CutEach {
+		return err
+	}
+	for _, d := range demands {
+		entries := 0
+		for i := range d.Streams {
+			k := len(d.Streams[i].Among)
+			if d.Spec.Queue == traffic.QueueDestination {
+				entries += 5 * k
+			} else {
+				entries += min(2*k, len(q.graph.Channels)+2*n)
+			}
+		}
+		if entries > maxEntries {
+			return wrong("pattern", "%q on %d hosts needs too much memory for fair shares; "+
+				"ask for packets, or choose some hosts with hosts=", d.Spec.Text, n)
+		}
+	}
+	return nil
 }
 
 func (q *Question) checkTimes() error {

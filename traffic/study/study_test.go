@@ -216,6 +216,14 @@ func TestRefused(t *testing.T) {
 		{"load: NaN;", func(q *Question) { q.Loads = []float64{math.NaN()} }},
 		{"load: none", func(q *Question) { q.Loads = nil }},
 		{"vls: 16;", func(q *Question) { q.VLs = 16 }},
+		{"on 9000 hosts needs too much memory", func(q *Question) { q.Fabric = star(t, 9000) }},
+		{"has 80991000 messages on 9000 hosts", func(q *Question) {
+			q.Fabric, q.Specs = star(t, 9000), mustParse(t, "all-to-all")
+		}},
+		{"no width and speed", func(q *Question) {
+			at := q.Fabric.Nodes[q.Fabric.Find("sw-1-1")].Ports[5].Peer
+			q.Fabric.Port(at).Speed, q.Fabric.Port(q.Fabric.Port(at).Peer).Speed = 0, 0
+		}},
 		{"seeds: 0;", func(q *Question) { q.Seeds = 0 }},
 		{"time: 0s;", func(q *Question) { q.Time = 0 }},
 		{"engine: none", func(q *Question) { q.Choices = nil }},
@@ -230,6 +238,16 @@ func TestRefused(t *testing.T) {
 			t.Errorf("%v, want %q", err, c.says)
 		}
 	}
+}
+
+// star is a tree of about n hosts.
+func star(t *testing.T, n int) *fabric.Fabric {
+	t.Helper()
+	f, err := fabric.Generate(fabric.XGFT{Children: []int{100, n / 100}, Parents: []int{1, 1}}, fabric.GenerateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
 }
 
 func TestFindPort(t *testing.T) {
