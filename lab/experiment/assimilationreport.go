@@ -119,9 +119,9 @@ func smpsSection(sizes []int, rows [2][]mean, kind int) report.Section {
 // smps is the mean number of SMPs for a change.
 func (m *mean) smps() float64 { return m.per(float64(m.gets + m.blocks + m.states)) }
 
-// entriesSection is Figure 8b, and what of both kinds of change is compared.
-func entriesSection(sizes []int, rows *changes) report.Section {
-	s := report.Section{
+// entriesTable is the table of Figure 8b without its rows.
+func entriesTable() report.Section {
+	return report.Section{
 		Title: "Entries that a change touches (Figure 8b)",
 		Text: "Of the entries of switches and LIDs that are there before and after; and of all 1,024 that a table " +
 			"of the paper's switches has room for. " +
@@ -136,6 +136,11 @@ func entriesSection(sizes []int, rows *changes) report.Section {
 			{Title: "Entries changed, of the whole table", X: "switches", Y: "percent", Columns: []int{6, 7, 8, 9}},
 		},
 	}
+}
+
+// entriesSection is Figure 8b, and what of both kinds of change is compared.
+func entriesSection(sizes []int, rows *changes) report.Section {
+	s := entriesTable()
 	worst, used, needed := 0.0, 0.0, 0.0
 	fewer, near, more, moreSMPs := true, true, true, true
 	var touched, present [2]int
