@@ -228,7 +228,8 @@ func (f *trafficFlags) manage(q *study.Question) {
 	q.Packets.Managed = func(c study.Choice, d dataplane.Config) (study.Subnet, error) {
 		cfg := lab.DefaultConfig()
 		cfg.Engines, cfg.Route, cfg.MaxVLs, cfg.RouteSeed = c.Engines, q.Options, q.Options.MaxVLs, q.Options.Seed
-		cfg.Explicit = true
+		// A chain goes on after a refusal; a single engine is asked about as it is.
+		cfg.Explicit, cfg.AllowUnsafe = len(c.Engines) == 1, true
 		return lab.NewLoaded(q.Fabric, cfg, d)
 	}
 }

@@ -194,6 +194,8 @@ func (r *runner) cut(s *state, e *Engine) error {
 		x.marks = []float64{micros(q.Packets.CutAt)}
 		if q.Packets.Managed == nil {
 			x.marks = append(x.marks, micros(q.Packets.CutAt+q.Packets.RepairTime))
+		} else {
+			x.How = "repaired by the simulated manager"
 		}
 	}
 	sub := &Engine{Name: e.Name}
@@ -202,6 +204,11 @@ func (r *runner) cut(s *state, e *Engine) error {
 		return err
 	}
 	x.Points, x.Hottest, x.series = sub.Points, sub.Hottest, sub.series
+	for _, p := range x.Points {
+		if p.Packets != nil && p.Packets.Losses != nil && p.Packets.Losses.AtEnd && q.Packets.Managed != nil {
+			x.How = "not yet repaired by the simulated manager when the run ended"
+		}
+	}
 	return nil
 }
 

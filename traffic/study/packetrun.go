@@ -48,6 +48,8 @@ type Losses struct {
 	MostPackets float64 `json:"most_packets"`
 	// Microseconds is the time from the first loss to the last.
 	Microseconds float64 `json:"microseconds"`
+	// AtEnd says that packets were still lost when the run ended.
+	AtEnd bool `json:"at_end"`
 }
 
 // packetOutcome is that of one seed.
@@ -334,7 +336,9 @@ func (r *packetRun) packetOutcome() *packetOutcome {
 			p.Discards[dataplane.Cause(c).String()] = float64(n)
 		}
 	}
-	p.Losses = r.losses()
+	if p.Losses = r.losses(); p.Losses != nil {
+		p.Losses.AtEnd = r.e.Now()-r.lastLoss < (r.e.Now()-r.countFrom)/intervals
+	}
 	if d := r.e.Deadlock(); d != nil {
 		p.Deadlocks = 1
 		p.Deadlock = append(p.Deadlock,
@@ -411,6 +415,7 @@ func (p *PacketPoint) addLosses(x *Losses, k float64) {
 	l := p.Losses
 	l.Packets += x.Packets / k
 	l.Flows += x.Flows / k
+	l.AtEnd = l.AtEnd || x.AtEnd
 	l.Microseconds = max(l.Microseconds, x.Microseconds)
 	if x.MostPackets > l.MostPackets {
 		l.Most, l.MostPackets = x.Most, x.MostPackets
@@ -419,6 +424,10 @@ func (p *PacketPoint) addLosses(x *Losses, k float64) {
 
 // Text describes losses.
 func (l *Losses) Text() string {
-	return fmt.Sprintf("%.4g packets of %.4g flows lost in the network within %.4g µs; most of %s: %.0f",
-		l.Packets, l.Flows, l.Microseconds, l.Most, l.MostPackets)
+	end := ""
+	if l.AtEnd {
+		end = "; still when the run ended, so give more --time to see the end"
+	}
+	return fmt.Sprintf("%.0f packets of %.4g flows lost in the network within %.4g µs; most of %s: %.0f%s",
+		l.Packets, l.Flows, l.Microseconds, l.Most, l.MostPackets, end)
 }

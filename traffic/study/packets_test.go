@@ -145,9 +145,13 @@ func TestCutUnderTraffic(t *testing.T) {
 	if d["output inactive"] < 50 || e.Cut.Points[0].Accepted > 0.2*(1-2*40./(16*150))+0.002 {
 		t.Errorf("lost %v, accepted %v", d, e.Cut.Points[0].Accepted)
 	}
-	if l := e.Cut.Points[0].Packets.Losses; l == nil || l.Flows != 2 || l.Microseconds < 35 || l.Microseconds > 45 ||
+	if l := e.Cut.Points[0].Packets.Losses; l == nil || l.Flows != 2 || l.AtEnd || l.Microseconds < 35 || l.Microseconds > 45 ||
 		l.Packets != d["output inactive"]+d["on a cable that failed"] {
 		t.Errorf("losses %+v", l)
+	}
+	q.Packets.RepairTime = time.Second
+	if l := answer(t, q).Engines[0].Cut.Points[0].Packets.Losses; l == nil || !l.AtEnd || !strings.Contains(l.Text(), "more --time") {
+		t.Errorf("never repaired: losses %+v", l)
 	}
 	rates := e.Cut.series.rates[0]
 	mean := func(list []float64) (m float64) {
