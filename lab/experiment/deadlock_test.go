@@ -2,6 +2,7 @@ package experiment
 
 import (
 	"bytes"
+	"errors"
 	"os"
 	"reflect"
 	"strings"
@@ -23,6 +24,13 @@ func mustHold(t *testing.T, r *report.Report, fails ...string) {
 				t.Errorf("%s: %d columns, a row of %d", s.Title, len(s.Table.Columns), len(row))
 			}
 		}
+		for _, p := range s.Plots {
+			for _, c := range p.Columns {
+				if c < 1 || c >= len(s.Table.Columns) {
+					t.Errorf("%s: a plot of column %d", s.Title, c)
+				}
+			}
+		}
 		for _, c := range s.Claim {
 			expected := true
 			for _, f := range fails {
@@ -41,7 +49,7 @@ func mustHold(t *testing.T, r *report.Report, fails ...string) {
 		}
 	}
 	var b bytes.Buffer
-	if err := r.Text(&b); err != nil {
+	if err := errors.Join(r.Text(&b), r.HTML(&b), r.JSON(&b)); err != nil {
 		t.Error(err)
 	}
 }

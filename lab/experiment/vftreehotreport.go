@@ -76,6 +76,32 @@ func (r *vftreeResults) hotSection(t hotTree) report.Section {
 	return s
 }
 
+// hotFigure is the table of a tree as a figure.
+func (r *vftreeResults) hotFigure(t hotTree) report.Section {
+	s := report.Section{
+		Title: fmt.Sprintf("Mean throughput by lanes, %v", &t),
+		Text:  "Shares of what a host can send.",
+		Table: report.Table{Columns: []string{"lanes"}},
+	}
+	p := report.Plot{Title: fmt.Sprintf("Hot spots on a tree of %v", &t), X: "lanes", Y: "share of a host's rate"}
+	for _, spots := range r.spots {
+		for _, window := range []string{"steady", "cold"} {
+			p.Columns = append(p.Columns, len(s.Table.Columns))
+			s.Table.Columns = append(s.Table.Columns, fmt.Sprintf("%d hot spots, %s", spots, window))
+		}
+	}
+	for _, l := range r.lanes {
+		row := []any{l}
+		for _, spots := range r.spots {
+			x := r.at(t, spots, l, lossy.queue)
+			row = append(row, x.steady, x.cold)
+		}
+		s.Table.Rows = append(s.Table.Rows, row)
+	}
+	s.Plots = []report.Plot{p}
+	return s
+}
+
 // boundClaims are P3.13 and the source model.
 func (r *vftreeResults) boundClaims(t hotTree) (list []report.Claim) {
 	for _, spots := range r.spots {
@@ -122,10 +148,13 @@ func (r *vftreeResults) orderClaims(t hotTree) (list []report.Claim) {
 			})
 			continue
 		}
-		rises := x[len(x)-1] > x[0]
+		// On a small tree, seeds differ by as much as six lanes from eight.
+		rises, slack := x[len(x)-1] > x[0], 0.0
+		if t.hosts < 648 {
+			slack = 0.01
+		}
 		for i := 1; i < len(x); i++ {
-			// A tenth of a percent is within what seeds differ by.
-			rises = rises && (r.lanes[i-1] < 4 || x[i] > 0.999*x[i-1])
+			rises = rises && (r.lanes[i-1] < 4 || x[i] > (1-slack)*x[i-1])
 		}
 		list = append(list, report.Claim{
 			What:      fmt.Sprintf("P3.11: %d hot spots: rises from four lanes on", spots),

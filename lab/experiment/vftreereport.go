@@ -37,7 +37,7 @@ func (r *vftreeResults) report() *report.Report {
 	}
 	rep.Sections = append(rep.Sections, r.ringSection())
 	for _, t := range r.trees {
-		rep.Sections = append(rep.Sections, r.hotSection(t))
+		rep.Sections = append(rep.Sections, r.hotSection(t), r.hotFigure(t))
 	}
 	rep.Sections = append(rep.Sections, r.missing())
 	return rep
