@@ -58,6 +58,10 @@ func testFigure12(t *testing.T, rate float64, most int) {
 				if l.pause < l.distribute/2 || l.pause > l.distribute {
 					t.Errorf("%s: nothing is delivered for %v, ports are down for %v", name, l.pause, l.distribute)
 				}
+				// What is lost from the first port down on is about that, and ramps before and after.
+				if l.static < l.inPause*0.99 || l.static > 1.5*l.inPause || l.before+l.static != l.lost {
+					t.Errorf("%s: %.0f lost in the gap, %.0f once ports were taken down, %.0f in all", name, l.inPause, l.static, l.lost)
+				}
 				if off := l.inPause / l.offered; off < 0.95 || off > 1.05 {
 					t.Errorf("%s: %.0f lost in a gap of %v, %.0f offered", name, l.inPause, l.pause, l.offered)
 				}

@@ -66,15 +66,15 @@ func TestFigure11(t *testing.T) {
 
 // TestFigure10: a few switches of two networks.
 func TestFigure10(t *testing.T) {
-	s, err := figure10(&Options{Seed: 1, Clock: tick()}, []int{8, 16}, 2)
+	s, err := figure10(&Options{Seed: 1, Clock: tick()}, []int{8, 16}, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
 	// Which routes led by the switch that goes decides what is lost before anybody knows.
-	holds(t, s, "inactive ports lose", "ours loses fewer packets in the mean, "+
-		"removal", "the lost switch", "and it costs more")
+	holds(t, s, "inactive ports lose", "ours loses fewer packets in the mean than 2003 on this machine, removal",
+		"the lost switch", "and it costs more")
 	for _, row := range s.Table.Rows {
-		if noticed, all := row[6].(float64), row[4].(float64); noticed > all/10 {
+		if noticed, all := row[7].(float64), row[5].(float64); noticed > all/10 {
 			t.Errorf("%v switches: ours loses %.0f packets after it has noticed, theirs %.0f in all", row[0], noticed, all)
 		}
 	}

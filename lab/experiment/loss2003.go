@@ -135,6 +135,7 @@ func send(e *dataplane.Engine, f *fabric.Fabric, there map[ib.GUID]bool, rate fl
 // done and the subnet was quiet for a while. A switch that is to be added is down before. As
 // soon as the manager knows who is there, hosts send to those alone.
 func (x *subject) measureLoss(node string, kind int, rate float64, phase time.Duration) (*loss, error) {
+	began := x.c.Sim.Now() // the engine counts from then
 	e, err := x.c.Sim.StartData(plane2003(x.seed), dataplane.DefaultCable)
 	if err != nil {
 		return nil, err
@@ -158,7 +159,7 @@ func (x *subject) measureLoss(node string, kind int, rate float64, phase time.Du
 	} else {
 		x.new.Notices, x.new.JobClock = x.new.Notices[:0], true
 	}
-	r.down = func() dataplane.Time { return x.downTime(changes) }
+	r.down = func() dataplane.Time { return x.downTime(changes, began) }
 	r.noticed = func() bool { return x.old != nil && x.old.Busy() }
 	e.ResetStats()
 	e.SetHooks(dataplane.Hooks{OnDeliver: r.delivered, OnDrop: r.dropped})
@@ -177,13 +178,14 @@ func (x *subject) measureLoss(node string, kind int, rate float64, phase time.Du
 	return l, e.Check()
 }
 
-// downTime is when their manager began to take ports down for a change.
-func (x *subject) downTime(change int) dataplane.Time {
+// downTime is when their manager began to take ports down for a change, in the time of an
+// engine that was started at began.
+func (x *subject) downTime(change int, began mad.Time) dataplane.Time {
 	if x.old == nil {
 		return dataplane.Never
 	}
 	if t := x.old.Distributing(change); t != mad.Never {
-		return dataplane.Time(t) * dataplane.Nanosecond
+		return dataplane.FromDuration(t.Sub(began))
 	}
 	return dataplane.Never
 }

@@ -29,7 +29,7 @@ const (
 	// TransitionStatic discards every destination that changes, drains, and writes.
 	TransitionStatic
 	// TransitionStatic2003 takes all ports down, writes and brings them up
-	// again: the method of the 2003 report, for reproducing its experiment.
+	// again, after the method of the 2003 report (lab/manager2003 is its own).
 	// On real hardware every link bounces. Never the default.
 	TransitionStatic2003
 )
