@@ -136,7 +136,7 @@ func (r *Risk) String() string {
 		}
 		s += " through " + strings.Join(list, ", ")
 	}
-	return fmt.Sprintf("%s: %s; head-of-queue and lifetime limits end it within %v", s, r.Why, r.Worst.Round(time.Millisecond))
+	return fmt.Sprintf("%s: %s; if it closes, head-of-queue and lifetime limits discard its packets within %v, and under load it can close again until hosts have new paths", s, r.Why, r.Worst.Round(time.Millisecond))
 }
 
 // String tells the repair in one line.
