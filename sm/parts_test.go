@@ -12,8 +12,7 @@ import (
 func TestPartsAreConnected(t *testing.T) {
 	c := reflect.ValueOf(New(config.Defaults())).Elem()
 	found := 0
-	for i := range c.NumField() {
-		part := c.Field(i)
+	for _, part := range c.Fields() {
 		if part.Kind() != reflect.Pointer || part.Type().Elem().Kind() != reflect.Struct || part.IsNil() {
 			continue
 		}
