@@ -25,8 +25,17 @@ import (
 
 // comparedEngines are the engines of Engines.
 var comparedEngines = []route.Engine{
-	minhop.Engine{}, updn.Engine{}, dnup.Engine{}, ftree.Engine{}, vftree.Engine{}, dor.Engine{}, torus.Engine{},
-	sssp.Engine{}, sssp.DFEngine{}, lash.Engine{}, nue.Engine{},
+	minhop.Engine{},
+	updn.Engine{},
+	dnup.Engine{},
+	ftree.Engine{},
+	vftree.Engine{},
+	dor.Engine{},
+	torus.Engine{},
+	sssp.Engine{},
+	sssp.DFEngine{},
+	lash.Engine{},
+	nue.Engine{},
 }
 
 // enginePatterns are what hosts send in Engines. Sources wait rather than lose
@@ -91,7 +100,8 @@ func Engines(o Options) (*report.Report, error) {
 	if len(o.Sizes) > 0 {
 		small := fabric.XGFT{Children: []int{4, 4}, Parents: []int{1, 4}}
 		fabrics = []engineFabric{
-			{"fat tree of 16 hosts", generated(small)}, {"fat tree of 16 hosts, damaged", damaged(small, 8)},
+			{"fat tree of 16 hosts", generated(small)},
+			{"fat tree of 16 hosts, damaged", damaged(small, 8)},
 			{"4x4 torus", generated(fabric.Torus{Dims: []int{4, 4}, Hosts: 1})},
 		}
 		span = 200 * time.Microsecond
