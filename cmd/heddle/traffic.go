@@ -99,6 +99,7 @@ func (f *trafficFlags) register(fs *pflag.FlagSet) {
 		"first part of --time, in which packets are not counted; hot spots need about 2ms of `TIME`")
 	fs.IntVar(&f.packets.Buffer, "buffer", f.packets.Buffer,
 		"input buffer of a port in `BYTES`, split equally among its lanes")
+	fs.IntVar(&f.packets.Reads, "reads", f.packets.Reads, "`PACKETS` that a switch reads from an input at once; with 1, saturated flows on several lanes can fall into step, so that one starves; some switches have 3")
 	fs.BoolVar(&f.packets.VOQ, "voq", false,
 		"switches with a queue for each input, lane and output, in place of FIFOs")
 	fs.DurationVar(&f.packets.RepairTime, "repair-time", f.packets.RepairTime,

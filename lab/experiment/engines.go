@@ -109,7 +109,7 @@ func Engines(o Options) (*report.Report, error) {
 	r := &report.Report{
 		Name: "engines", Title: "What traffic gets on the routes of each engine", Source: "Heddle's own comparison; no publication",
 		Intro: fmt.Sprintf("Hosts send as fast as their links take packets of 2 KiB; a source waits for its turn and loses nothing. "+
-			"Eight data lanes, 64 KiB of buffer for each port, one FIFO for each input and lane, %v of which the first third is not counted. "+
+			"Eight data lanes, 64 KiB of buffer for each port, one FIFO for each input and lane, three packets read from an input at once, %v of which the first third is not counted. "+
 			"Accepted is the share of the hosts' links that arrives; the worst flow is that of the permutation.", span),
 		Seed: o.Seed,
 	}
@@ -200,7 +200,7 @@ func askEngine(f *fabric.Fabric, e route.Engine, pattern string, seed uint64, sp
 		Options: route.Options{Workers: 2, MaxVLs: lanes, Seed: seed}, VLs: lanes, Specs: []*traffic.Spec{spec}, Loads: []float64{1},
 		Seeds: 1, First: seed, Time: span, Packets: study.DefaultPackets(),
 	}
-	q.Packets.Warmup = span / 3
+	q.Packets.Warmup, q.Packets.Reads = span/3, 3
 	if err := q.Check(); err != nil {
 		return nil, err
 	}

@@ -21,6 +21,9 @@ type PacketOptions struct {
 	Warmup time.Duration
 	Buffer int // bytes of the input buffer of a port, split equally among its lanes
 	VOQ    bool
+	// Reads is how many packets a switch reads from an input at once. With 1, flows
+	// that are always ready can fall into step, so that one starves.
+	Reads int
 	// Managed, if set, brings up a subnet with a manager that uses the engines of a
 	// choice. It is asked for cuts under traffic, which the manager then repairs by
 	// itself. ManagedModel says in a sentence what it simulates.
@@ -40,7 +43,7 @@ type Subnet interface {
 
 // DefaultPackets are the usual options.
 func DefaultPackets() PacketOptions {
-	return PacketOptions{Warmup: 100 * time.Microsecond, Buffer: 65536, RepairTime: 100 * time.Microsecond}
+	return PacketOptions{Warmup: 100 * time.Microsecond, Buffer: 65536, Reads: 1, RepairTime: 100 * time.Microsecond}
 }
 
 // checkPackets reports questions that packets cannot answer.
@@ -51,6 +54,9 @@ func (q *Question) checkPackets() error {
 	}
 	if o.CutAt != 0 && (o.CutAt < 0 || o.CutAt >= q.Time || len(q.Cuts) == 0) {
 		return wrong("cut", "the cable is lost at %v, and the run lasts for %v", o.CutAt, q.Time)
+	}
+	if o.Reads < 1 {
+		return wrong("reads", "%d; want 1 or more", o.Reads)
 	}
 	if o.RepairTime < 0 {
 		return wrong("repair-time", "%v; want 0 or more", o.RepairTime)
@@ -81,6 +87,9 @@ func (q *Question) packetModel() []string {
 	queueing := "one FIFO for each input and lane, which blocks behind its head"
 	if q.Packets.VOQ {
 		queueing = "a queue for each input, lane and output (VoQ)"
+	}
+	if q.Packets.Reads > 1 {
+		queueing += fmt.Sprintf("; %d packets are read from an input at once", q.Packets.Reads)
 	}
 	out := []string{
 		fmt.Sprintf("Packets with credits of 64 bytes; cut-through switches with %v of delay and %s.",
@@ -166,6 +175,7 @@ func (r *packetRun) engine(seed uint64) error {
 	if q.Packets.VOQ {
 		c.Input = dataplane.VOQ
 	}
+	c.Reads = q.Packets.Reads
 	place := map[fabric.Ref]int{}
 	for h := range q.hosts {
 		place[q.hosts[h].Port] = h

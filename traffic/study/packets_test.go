@@ -237,6 +237,7 @@ func TestPacketsRefused(t *testing.T) {
 		}},
 		{"warmup: 200µs;", func(q *Question) { q.Packets.Warmup = q.Time }},
 		{"for all or for none", func(q *Question) { q.Specs = mustParse(t, "random,sl=1", "random") }},
+		{"reads: 0", func(q *Question) { q.Packets.Reads = 0 }},
 		{"repair-time: -1s", func(q *Question) { q.Packets.RepairTime = -time.Second }},
 		{"is lost at 1s", func(q *Question) { q.Packets.CutAt = time.Second }},
 	} {
