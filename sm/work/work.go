@@ -51,7 +51,7 @@ const (
 
 	OpGetGUIDs // GUIDInfo; extra: block
 	OpSetGUIDs // Set(GUIDInfo); extra: block
-	OpReadSL   // as OpGetSL, for those who want to know
+	OpReadSL   // as OpGetSL, to read tables that no sweep asks for
 	OpReadArb  // as OpGetArb, for the same purpose
 	OpBackSL   // as OpGetSL, of a table in doubt
 

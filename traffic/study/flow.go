@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"heddle/traffic"
+	"heddle/traffic/inject"
 	"heddle/traffic/maxmin"
 )
 
@@ -148,8 +149,8 @@ func (q *Question) collective(s *state, net *maxmin.Net, d *traffic.Demand) *out
 	return o
 }
 
-// overhead is what an RC packet has besides its payload in bytes (IBA chapter 5).
-const overhead = 26
+// overhead is what a packet has in addition to its payload, in bytes.
+const overhead = inject.Overhead
 
 // wireShare is the share of the payload in what is on the wire.
 func wireShare(s *traffic.Spec) float64 { return float64(s.Payload) / float64(s.Payload+overhead) }
