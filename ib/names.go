@@ -269,6 +269,7 @@ var saAttrs = map[AttrID]string{
 	0x3C: "HierarchyInfoRecord", 0x3D: "CableInfoRecord", 0x3E: "PortInfoExtendedRecord",
 	0xF3: "InformInfoRecord", 0xFFB0: "VirtualizationInfoRecord", 0xFFB1: "VPortInfoRecord", 0xFFB2: "VNodeRecord",
 	0xFFB5: "VPortGUIDInfoRecord", 0xFFB6: "VPortPartitionTableRecord",
+	0xFFC9: "PathChangeRecord",
 }
 
 var pmAttrs = map[AttrID]string{

@@ -37,6 +37,7 @@ func TestLaws(t *testing.T) {
 	wiretest.Laws[VNodeRecord](t, wiretest.Attr{Name: "VNodeRecord", Len: 136, Also: also(), Bits: 48 + 224 + 512})
 	wiretest.Laws[VPortGUIDInfoRecord](t, wiretest.Attr{Name: "VPortGUIDInfoRecord", Len: 72, Also: also(), Bits: 48 + 512})
 	wiretest.Laws[VPortPartitionTableRecord](t, wiretest.Attr{Name: "VPortPartitionTableRecord", Len: 72, Also: also(), Bits: 48 + 512})
+	wiretest.Laws[PathChangeRecord](t, wiretest.Attr{Name: "PathChangeRecord", Len: 80, Also: also(), Bits: 64 + 3 + 512 - 48})
 	wiretest.Laws[TraceRecord](t, wiretest.Attr{Name: "TraceRecord", Len: 48, Also: also(46), Bits: 46*8 - 8})
 }
 

@@ -50,6 +50,9 @@ const (
 	AttrVNodeRecord               ib.AttrID = 0xFFB2
 	AttrVPortGUIDInfoRecord       ib.AttrID = 0xFFB5
 	AttrVPortPartitionTableRecord ib.AttrID = 0xFFB6
+
+	// AttrPathChangeRecord is this module's own (docs/signalling.md).
+	AttrPathChangeRecord ib.AttrID = 0xFFC9
 )
 
 // ClassVersion of subnet administration.

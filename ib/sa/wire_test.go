@@ -375,3 +375,27 @@ func TestLibibmad(t *testing.T) {
 		wiretest.Foreign(t, e, v, names)
 	}
 }
+
+// TestPathNotice: the bytes after a Notice, both ways; a longer buffer is not written beyond.
+func TestPathNotice(t *testing.T) {
+	want := PathNotice{
+		Path:       PathRecord{SGID: ib.MakeGID(1, 2), DGID: ib.MakeGID(1, 3), DLID: 7, SL: 3, MTU: ib.MTU2048},
+		Generation: 0x0102030405060708, Before: 0x1112131415161718, More: true,
+	}
+	b := bytes.Repeat([]byte{0xEE}, DataLen-NoticeLen)
+	want.Put(b)
+	var got PathNotice
+	if err := got.Decode(b); err != nil || got != want {
+		t.Errorf("%+v, %v, want %+v", got, err, want)
+	}
+	if !bytes.Equal(b[64:88], []byte{1, 2, 3, 4, 5, 6, 7, 8, 0x11, 0x12, 0x13, 0x14, 0x15, 0x16, 0x17, 0x18, 0x80, 0, 0, 0, 0, 0, 0, 0}) {
+		t.Errorf("% x", b[64:88])
+	}
+	if b[PathNoticeLen] != 0xEE {
+		t.Error("Put wrote beyond its bytes")
+	}
+	kept := got
+	if err := got.Decode(b[:PathNoticeLen-1]); err == nil || got != kept {
+		t.Errorf("short: %v, %+v", err, got)
+	}
+}
