@@ -64,13 +64,7 @@ func DiffPaths(old, now Solution, d *fabric.Delta, workers int) *PathDiff {
 		d = fabric.Diff(old.Graph, now.Graph)
 	}
 	c := &pathComparer{old: old, now: now, d: d}
-	c.touch()
-	var lids []ib.LID
-	for l := range c.touched {
-		if c.touched[l] && l > 0 {
-			lids = append(lids, ib.LID(l))
-		}
-	}
+	lids := c.touch()
 	const step = BlockLen
 	type part struct {
 		lids  []ib.LID
@@ -170,8 +164,19 @@ type pathComparer struct {
 	levels   bool   // service levels are not the same memory
 }
 
-// touch finds the LIDs whose paths may differ.
-func (c *pathComparer) touch() {
+// touch returns the LIDs whose paths may differ, in ascending order.
+func (c *pathComparer) touch() (lids []ib.LID) {
+	c.touchAll()
+	for l := range c.touched {
+		if c.touched[l] && l > 0 {
+			lids = append(lids, ib.LID(l))
+		}
+	}
+	return lids
+}
+
+// touchAll marks the LIDs whose paths may differ.
+func (c *pathComparer) touchAll() {
 	a, b := c.old, c.now
 	c.touched = make([]bool, max(len(a.Graph.LIDOwner), len(b.Graph.LIDOwner)))
 	x, y := a.Tables, b.Tables
@@ -280,8 +285,8 @@ func (c *pathComparer) sources() (list []int32) {
 type pathWorker struct {
 	c        *pathComparer
 	old, now pathTree
-	changed  []bool // by switch of the new graph: the ports of its path differ
-	kinds    []byte
+	changed  []bool     // by switch of the new graph: the ports of its path differ
+	kinds    []PathKind // by switch of the new graph
 }
 
 // pathTree is the tree of paths to one LID in one state.
@@ -301,7 +306,7 @@ func (c *pathComparer) newWorker() *pathWorker {
 	n := len(c.now.Graph.Switches)
 	return &pathWorker{
 		c: c, old: tree(len(c.old.Graph.Switches)), now: tree(n),
-		changed: make([]bool, n), kinds: make([]byte, n),
+		changed: make([]bool, n), kinds: make([]PathKind, n),
 	}
 }
 
@@ -416,7 +421,7 @@ func (w *pathWorker) compare(l ib.LID) (any bool) {
 			}
 			k |= owner
 		}
-		w.kinds[s] = byte(k)
+		w.kinds[s] = k
 		any = any || k != 0
 	}
 	return any
@@ -441,10 +446,14 @@ func (w *pathWorker) encode(b []byte) (out []byte, runs bool) {
 		for to < last && w.kinds[to] == w.kinds[from] && to-from < 0xFFFF {
 			to++
 		}
-		b = append(b, byte(to-from), byte((to-from)>>8), w.kinds[from], 0)
+		b = append(b, byte(to-from), byte((to-from)>>8), byte(w.kinds[from]), 0)
 		from = to
 		if len(b)-start >= len(w.kinds) {
-			return append(b[:start], w.kinds...), false
+			b = b[:start]
+			for _, k := range w.kinds {
+				b = append(b, byte(k))
+			}
+			return b, false
 		}
 	}
 	return b, true

@@ -179,11 +179,28 @@ func TestDiffPaths(t *testing.T) {
 	}
 }
 
+// tally adds a path to a count.
+func tally(n *route.PathCount, k route.PathKind) {
+	n.Paths++
+	add := func(which route.PathKind, at *int64) {
+		if k&which != 0 {
+			*at++
+		}
+	}
+	add(route.PathSL, &n.SL)
+	add(route.PathMTU|route.PathRate, &n.Capacity)
+	add(route.PathOwner, &n.Owner)
+	add(route.PathGained, &n.Gained)
+	add(route.PathLost, &n.Lost)
+}
+
 func compareDiff(t *testing.T, seed uint64, last, now route.Solution, kinds map[route.PathKind]int) {
 	t.Helper()
 	g, d := now.Graph, fabric.Diff(last.Graph, now.Graph)
 	p := route.DiffPaths(last, now, d, 1)
 	pairs := int64(0)
+	var count route.PathCount
+	sources := map[int]bool{}
 	top := ib.LID(max(len(g.LIDOwner), len(last.Graph.LIDOwner)) + 2)
 	for l := range top {
 		var runs []route.PathKind
@@ -210,12 +227,32 @@ func compareDiff(t *testing.T, seed uint64, last, now route.Solution, kinds map[
 			for e := range g.EndPorts {
 				if g.EndPorts[e].Switch == s && g.EndPorts[e].LID != 0 && (int(l) >= len(g.LIDOwner) || g.LIDOwner[l] != int32(e)) {
 					pairs++
+					if g.EndPorts[e].PortNum != 0 && want&route.PathAttributes != 0 {
+						sources[e] = true
+						tally(&count, want)
+					}
 				}
 			}
 		}
 	}
 	if p.Pairs(now.Graph) != pairs {
 		t.Fatalf("seed %d: %d pairs, want %d", seed, p.Pairs(now.Graph), pairs)
+	}
+	count.Hosts = len(sources)
+	if got := p.Count(g); got != count {
+		t.Fatalf("seed %d: count %+v, want %+v", seed, got, count)
+	}
+	differ := route.NewPathDiffer(last, now, d)
+	for differ.Left() > 0 {
+		l, got := differ.Next()
+		for s := range int32(len(g.Switches)) {
+			if k := p.Kind(s, l); got == nil && k != 0 || got != nil && got[s] != k {
+				t.Fatalf("seed %d: PathDiffer: switch %d LID %d: %v, want %b", seed, s, l, got, k)
+			}
+		}
+	}
+	if !slices.Equal(differ.Sources(), p.Sources) {
+		t.Fatalf("seed %d: PathDiffer: sources %v, want %v", seed, differ.Sources(), p.Sources)
 	}
 	if limit := len(p.LIDs())*(len(g.Switches)+11) + 4*len(p.Sources); p.Bytes() > limit {
 		t.Fatalf("seed %d: %d bytes, more than %d", seed, p.Bytes(), limit)
