@@ -7,7 +7,7 @@ import (
 
 // Clone returns an Engine in the same state that goes on by itself: to ask what
 // each of several changes would do after one warm-up. tables are those of the
-// copy; nil: the same. The topology is shared, hooks are not copied.
+// copy; nil: the same. The topology is shared, hooks and programs are not copied.
 func (e *Engine) Clone(tables Tables) *Engine {
 	c := *e
 	if tables != nil {
@@ -26,6 +26,7 @@ func (e *Engine) Clone(tables Tables) *Engine {
 	c.streams, c.flows, c.faults = slices.Clone(e.streams), slices.Clone(e.flows), slices.Clone(e.faults)
 	stat := *e.stat
 	c.stat = &stat
+	c.programs = programs{cargo: slices.Clone(e.programs.cargo)}
 	c.groups.copies = slices.Clone(e.groups.copies)
 	c.limits = limits{slices.Clone(e.limits.armed), slices.Clone(e.limits.stallEnd)}
 	c.hooks, c.det.stuck, c.det.order = Hooks{}, nil, nil

@@ -58,6 +58,14 @@
 // Causes of loss, and where each is counted, are those of Cause. Engine.Port and
 // Engine.Lane are what a PMA shows of a port.
 //
+// # Programs
+//
+// A Program is what runs on a host: the Engine calls it when a packet for it has
+// come, when one of its packets leaves, and at times that it asks for (Door.Wake).
+// It answers by packets with a Payload of 32 bytes. In an instant, calls come with
+// the event that causes them, timers after the sources of streams. A Program may
+// touch its own host alone. Package sim/host/rc makes queue pairs of this.
+//
 // # Deadlock
 //
 // A deadlock is found from what waits for what: buffers whose heads all wait for

@@ -45,6 +45,8 @@ type Engine struct {
 	shared    map[sendKey]int32
 	streams   []stream
 
+	programs programs
+
 	stat    *Stats
 	flows   []FlowStats
 	faults  []portFaults
@@ -371,6 +373,8 @@ func (e *Engine) handle(ev wheel.Event) {
 		e.arrival(i)
 	case evAck:
 		e.acked(i)
+	case evProgram:
+		e.programTimer(i)
 	case evFree:
 		e.free(i)
 	case evCredit:

@@ -56,6 +56,10 @@ func (e *Engine) refreshPort(p int32) {
 // portInactive drops what waits for a port that sends no data any more. A host
 // keeps its packets.
 func (e *Engine) portInactive(p int32) {
+	if h := e.out[p].source; h >= 0 {
+		e.purge(h)
+		return
+	}
 	for v := range e.stride {
 		e.dropWaiting(p, uint8(v), Inactive)
 	}

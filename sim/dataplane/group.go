@@ -154,6 +154,9 @@ func (e *Engine) takeCopy(c candidate, out, vl uint8) (id int32, last bool) {
 	id = e.newPacket()
 	q := &e.packets[id]
 	*q = e.packets[c.packet]
+	if q.flags&flagProgram != 0 {
+		e.carry(id, e.programs.cargo[c.packet])
+	}
 	q.mc, q.next = -1, -1
 	q.flags &^= flagExposed
 	e.stat.live++

@@ -147,6 +147,7 @@ const (
 	flagExposed             // head of its queue, and counted at its output
 	flagUnread              // waits at a host that has stopped
 	flagClosed              // its source waits for its end
+	flagProgram             // of a program
 )
 
 // Events, in the order of one instant: what happens to packets, then what comes
@@ -157,6 +158,7 @@ const (
 	evDeliver                    // end port; arg: packet
 	evSource                     // stream
 	evAck                        // stream
+	evProgram                    // end port
 	evFree                       // out port
 	evCredit                     // out lane
 	evGate                       // out port

@@ -129,7 +129,8 @@ func (e *Engine) ResetStats() {
 	clear(e.flows)
 }
 
-func (e *Engine) delivered(hi int32, p *packet) {
+func (e *Engine) delivered(hi, id int32) {
+	p := &e.packets[id]
 	st, f := e.stat, &e.flows[p.stream]
 	st.live--
 	st.Delivered++
@@ -149,6 +150,9 @@ func (e *Engine) delivered(hi int32, p *packet) {
 	}
 	if p.flags&flagClosed != 0 {
 		e.acknowledge(p.stream)
+	}
+	if p.flags&flagProgram != 0 {
+		e.toProgram(hi, id)
 	}
 }
 

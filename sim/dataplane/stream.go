@@ -46,11 +46,12 @@ const (
 	OnOff                    // every Gap in bursts
 	Closed                   // one is ready while less than Window are under way
 	Posted                   // what Engine.Post orders
+	driven                   // what a Program sends
 )
 
 // String prints "saturated".
 func (a Arrival) String() string {
-	return [...]string{"saturated", "constant rate", "Poisson", "on/off", "closed loop", "posted"}[a]
+	return [...]string{"saturated", "constant rate", "Poisson", "on/off", "closed loop", "posted", "program"}[a]
 }
 
 // Sharing is the source model: which packets wait behind each other at a host.
@@ -294,6 +295,12 @@ func (e *Engine) arrival(si int32) {
 // refill makes the next packet of a stream that is asked for it, if it may.
 func (e *Engine) refill(si int32) {
 	s := &e.streams[si]
+	if s.Arrival == driven {
+		if e.programs.at != nil { // not in a clone
+			e.programs.at[s.Src].program.Left(int(si))
+		}
+		return
+	}
 	if s.timed || e.now < s.Start || e.now >= s.End || s.made >= s.Packets || e.sendq[s.queue].n > 0 ||
 		s.Arrival == Posted && s.made >= s.posted {
 		return

@@ -122,7 +122,7 @@ func (e *Engine) deliver(hi, id int32) {
 	case !p.dlid.IsMulticast() && p.dlid-h.lid >= ibLID(h.lids):
 		e.dropRead(h.port, id, WrongHost)
 	default:
-		e.delivered(hi, p)
+		e.delivered(hi, id)
 		e.release(id)
 	}
 }
