@@ -92,6 +92,7 @@ var rules = []rule{
 	{"settings", []string{"sm", "sa", "vm", "route/engine/auto", "ib/..."}, true, "the table of settings depends on the cores' configurations, not on flags or files"},
 	{"sim", []string{"sim/dataplane", "traffic", "traffic/inject", "mad", "fabric", "ib/..."}, true, "the simulated subnet must not depend on a manager"},
 	{"sim/dataplane", []string{"sim/dataplane/...", "fabric", "ib/..."}, true, "packets know the devices' tables through an interface that sim implements"},
+	{"sim/host/rc", []string{"sim/dataplane", "ib/..."}, true, "a connection is tested with any channel; of the data plane it takes times and payloads"},
 	{"sim/live", []string{"sim", "mad", "fabric", "ib/..."}, false, "an edge of the simulator"},
 	{"sim/ibsimd", []string{"sim", "sim/live", "mad", "fabric", "ib/..."}, false, "an edge of the simulator"},
 	{"sim/umadfs", []string{"sim", "sim/live", "sim/umadfs/kernel", "mad", "fabric", "ib/...", "internal/umadabi"}, false, "an edge of the simulator"},
