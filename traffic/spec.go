@@ -289,7 +289,7 @@ func positive(s string) (float64, bool) {
 // parseSize reads bytes: 65536, 64KiB, 1MiB, 2GiB.
 func parseSize(s string) (int64, bool) {
 	unit := int64(1)
-	for i, u := range []string{"KiB", "MiB", "GiB"} {
+	for i, u := range []string{"KiB", "MiB", "GiB", "TiB"} {
 		if d, ok := strings.CutSuffix(s, u); ok {
 			s, unit = d, 1<<(10*(i+1))
 		}

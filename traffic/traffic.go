@@ -172,3 +172,31 @@ func (d *Demand) Pairs() (n int) {
 	}
 	return n + len(d.Messages) + len(d.Members)
 }
+
+// EachPair yields the pairs (source, destination) that may exchange data, but for
+// the members of a broadcast. A pair may come more than once.
+func (d *Demand) EachPair(yield func(pair [2]int32) bool) {
+	for i := range d.Streams {
+		s := &d.Streams[i]
+		if s.To >= 0 && !yield([2]int32{s.Src, s.To}) {
+			return
+		}
+		for _, h := range s.Among {
+			if h != s.Src && !yield([2]int32{s.Src, h}) {
+				return
+			}
+		}
+	}
+	for i := range d.Steps {
+		for _, p := range d.Steps[i].Pairs {
+			if !yield(p) {
+				return
+			}
+		}
+	}
+	for _, m := range d.Messages {
+		if !yield([2]int32{m.Src, m.Dst}) {
+			return
+		}
+	}
+}

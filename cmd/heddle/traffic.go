@@ -35,6 +35,7 @@ type trafficFlags struct {
 	time           time.Duration
 	packets        study.PacketOptions
 	flow, cutEach  bool
+	cutPackets     string // a number, or "all"
 	asJSON         bool
 	out            string
 
@@ -42,7 +43,7 @@ type trafficFlags struct {
 }
 
 func newTraffic() *cobra.Command {
-	f := trafficFlags{engine: engineFlags{settings.New()}, packets: study.DefaultPackets()}
+	f := trafficFlags{engine: engineFlags{settings.New()}, packets: study.DefaultPackets(), cutPackets: "10"}
 	c := &cobra.Command{
 		Use:     "traffic --netlist FILE --pattern SPEC",
 		GroupID: "offline",
@@ -53,7 +54,8 @@ fairness, the worst flow, the hottest cables, discards by cause, deadlocks.
 
 With --cut a cable is lost and the engine repairs its routes, before traffic
 starts or, with @TIME, under traffic. With --cut-each every cable is lost in turn,
-and they are ranked by what their loss costs (always by max-min fair shares).
+and they are ranked by what their loss costs: by max-min fair shares, and those
+that cost most by packets too (--cut-packets).
 
 With --flow all answers are max-min fair shares, in milliseconds. They are blind
 to head-of-line blocking, latency and lanes in the network; see docs/traffic.md.
@@ -95,6 +97,8 @@ func (f *trafficFlags) register(fs *pflag.FlagSet) {
 	fs.StringArrayVar(&f.cuts, "cut", nil, "lose the cable at `NODE:PORT`, by description, netlist ID or node GUID, "+
 		"from the start or, with @TIME, under traffic; may be repeated, all are lost together")
 	fs.BoolVar(&f.cutEach, "cut-each", false, "lose each cable in turn, and rank all by what their loss costs")
+	fs.StringVar(&f.cutPackets, "cut-packets", f.cutPackets, "with --cut-each, ask packets about the `N` cables of each kind "+
+		"(between switches, to hosts) that cost most by fair shares; 0 = none, all = every cable")
 	fs.DurationVar(&f.packets.Warmup, "warmup", f.packets.Warmup,
 		"first part of --time, in which packets are not counted; hot spots need about 2ms of `TIME`")
 	fs.IntVar(&f.packets.Buffer, "buffer", f.packets.Buffer,
@@ -129,9 +133,17 @@ func patternUsage() string {
 
 func (f *trafficFlags) run(cmd *cobra.Command) error {
 	f.timeGiven, f.repairGiven = cmd.Flags().Changed("time"), cmd.Flags().Changed("repair-time")
+	if err := f.checkUse(cmd.Flags()); err != nil {
+		return err
+	}
 	q, err := f.question(cmd.InOrStdin())
 	if err != nil {
 		return err
+	}
+	if f.out != "" {
+		if err := os.MkdirAll(f.out, 0o755); err != nil {
+			return usagef("--out: %w", err)
+		}
 	}
 	tty := newTerminal(cmd)
 	var progress study.Progress
@@ -144,7 +156,7 @@ func (f *trafficFlags) run(cmd *cobra.Command) error {
 		return err
 	}
 	if f.out != "" {
-		if err := writePages(f.out, a); err != nil {
+		if err := writePages(f.out, a, f.cutEach); err != nil {
 			return err
 		}
 	}
@@ -157,6 +169,36 @@ func (f *trafficFlags) run(cmd *cobra.Command) error {
 		return fmt.Errorf("interrupted; the output has what was done by then")
 	}
 	return err
+}
+
+// checkUse refuses flags that would change nothing.
+func (f *trafficFlags) checkUse(fs *pflag.FlagSet) error {
+	if f.flow {
+		for _, name := range []string{"warmup", "buffer", "reads", "voq", "repair-time", "cut-packets"} {
+			if fs.Changed(name) {
+				return usagef("--%s: fair shares do not know it; omit it, or --flow", name)
+			}
+		}
+	}
+	if fs.Changed("repair-time") && !slices.ContainsFunc(f.cuts, func(c string) bool { return strings.Contains(c, "@") }) {
+		return usagef("--repair-time: no cable is cut under traffic; give --cut NODE:PORT@TIME")
+	}
+	if fs.Changed("cut-packets") && !f.cutEach {
+		return usagef("--cut-packets: give --cut-each too")
+	}
+	return nil
+}
+
+// cutPacketsOf reads the value of --cut-packets.
+func cutPacketsOf(text string) (int, error) {
+	if text == "all" {
+		return -1, nil
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 0 {
+		return 0, usagef("--cut-packets %q: want a number of cables, 0 or more, or all", text)
+	}
+	return n, nil
 }
 
 // question reads all input, and refuses what has no answer.
@@ -192,6 +234,9 @@ func (f *trafficFlags) question(stdin io.Reader) (*study.Question, error) {
 		q.Specs = append(q.Specs, s)
 	}
 	var err error
+	if q.CutPackets, err = cutPacketsOf(f.cutPackets); err != nil {
+		return nil, err
+	}
 	if q.Fabric, _, err = f.netlist.read(stdin); err != nil {
 		return nil, err
 	}
@@ -322,15 +367,16 @@ func (f *trafficFlags) readTraces(q *study.Question) error {
 	return nil
 }
 
-// writePages writes the page and the JSON of an answer.
-func writePages(dir string, a *study.Answer) error {
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return usagef("--out: %w", err)
-	}
-	for name, write := range map[string]func(io.Writer) error{
+// writePages writes the page and the JSON of an answer, and the costs of cables.
+func writePages(dir string, a *study.Answer, costs bool) error {
+	files := map[string]func(io.Writer) error{
 		"traffic.html": a.HTML,
 		"traffic.json": func(w io.Writer) error { return printJSON(w, a) },
-	} {
+	}
+	if costs {
+		files["cables.csv"] = a.CostTable
+	}
+	for name, write := range files {
 		if err := writeFile(filepath.Join(dir, name), write); err != nil {
 			return fmt.Errorf("--out: %w", err)
 		}

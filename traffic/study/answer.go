@@ -1,7 +1,8 @@
 package study
 
 import (
-	"cmp"
+	"fmt"
+	"maps"
 	"slices"
 
 	"heddle/traffic"
@@ -13,6 +14,7 @@ type Answer struct {
 	Switches    int       `json:"switches"`
 	Hosts       int       `json:"hosts"`
 	Cables      int       `json:"cables"`
+	Rates       string    `json:"rates"` // how many cables have which width and speed
 	Mode        string    `json:"mode"`  // "flow" or "packets"
 	Model       []string  `json:"model"` // what the numbers mean, in sentences
 	Patterns    []Pattern `json:"patterns"`
@@ -52,9 +54,12 @@ type Engine struct {
 	Costs      []Cost   `json:"costs,omitempty"`
 	Cables     int      `json:"cables,omitempty"`
 	Unanswered []string `json:"unanswered,omitempty"` // cables without an answer, and why
+	// Simulated is how many cables packets were to be asked about.
+	Simulated int `json:"simulated,omitempty"`
 
 	heat   []cableHeat
 	series *series
+	last   []*outcome // of the last load
 }
 
 // Point is what traffic gets at a load: means over the seeds. Rates are shares of
@@ -124,34 +129,22 @@ type Cut struct {
 	marks  []float64 // µs: the cut and the repair, under traffic
 }
 
-// Cost is what the loss of a cable costs, once routes are repaired.
-type Cost struct {
-	Cable string `json:"cable"`
-	Host  bool   `json:"host"` // it leads to a host
-	// Cost is the share of the accepted traffic that is lost, or by which a
-	// collective takes longer. It is negative if other routes suit the pattern
-	// better.
-	Cost     float64 `json:"cost"`
-	Accepted float64 `json:"accepted"`
-	Worst    float64 `json:"worst_share"`
-	Lost     float64 `json:"lost"`
-	Seconds  float64 `json:"collective_seconds,omitempty"`
-}
-
-// sortCosts orders by cost, then by the worst flow.
-func sortCosts(list []Cost) {
-	slices.SortStableFunc(list, func(a, b Cost) int {
-		return cmp.Or(cmp.Compare(b.Cost, a.Cost), cmp.Compare(a.Worst, b.Worst))
-	})
-}
-
 func (q *Question) newAnswer() *Answer {
 	a := &Answer{
 		Fabric: q.Name, Switches: len(q.graph.Switches), Hosts: len(q.hosts), Lanes: q.VLs, Seeds: q.Seeds, FirstSeed: q.First,
 		Mode: "packets", TimeUS: float64(q.Time.Nanoseconds()) / 1000,
 	}
-	for range q.Fabric.Links {
+	count := map[string]int{}
+	for r := range q.Fabric.Links {
 		a.Cables++
+		p := q.Fabric.Port(r)
+		count[fmt.Sprintf("%dx%v, %g Gb/s", p.Width.Lanes(), p.Speed, float64(p.Width.Lanes())*p.Speed.DataGbps())]++
+	}
+	for _, rate := range slices.Sorted(maps.Keys(count)) {
+		if a.Rates != "" {
+			a.Rates += "; "
+		}
+		a.Rates += fmt.Sprintf("%d of %s", count[rate], rate)
 	}
 	if q.Flow {
 		a.Mode = "flow"
@@ -164,6 +157,9 @@ func (q *Question) newAnswer() *Answer {
 	for _, s := range q.Specs {
 		p := Pattern{
 			Text: s.Text, Meaning: usage[s.Kind], Source: s.Arrival.String(), Queue: s.Queue.Text(), Rate: s.Rate.String(),
+		}
+		if s.Rate.Gbps == 0 {
+			p.Rate += " of the link"
 		}
 		if s.Kind.Collective() || s.Kind == traffic.Trace {
 			p.Source, p.Rate = "messages", "as fast as the links permit"

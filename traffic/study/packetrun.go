@@ -291,6 +291,9 @@ func (r *packetRun) finish(warm, end dataplane.Time) {
 	gbps := func(bytes float64) float64 { return bytes * 8000 / took }
 	o.flows = r.gone
 	for s, x := range r.streams {
+		if x.silent {
+			continue
+		}
 		f := r.e.Flow(s)
 		copies := 1.0 // that arrive of each packet
 		if r.q.Specs[x.demand].Kind == traffic.Broadcast {

@@ -68,6 +68,14 @@ func (q *Question) checkPackets() error {
 			return wrong("buffer", "%d bytes for %d lanes are %d blocks of 64 bytes for each; "+
 				"a packet with %d bytes of payload needs %d and could never start",
 				o.Buffer, q.VLs, lane, s.Payload, dataplane.Blocks(bytes))
+		} else if lane > maxLaneBlocks {
+			return wrong("buffer", "%d bytes for %d lanes are %d blocks of 64 bytes for each; flow control "+
+				"counts up to %d, so want at most %d bytes",
+				o.Buffer, q.VLs, lane, maxLaneBlocks, maxLaneBlocks*64*q.VLs)
+		}
+		if s.End > 0 && s.End <= o.Warmup {
+			return wrong("pattern", "%q ends at %v, and nothing is counted before the warm-up of %v is over",
+				s.Text, s.End, o.Warmup)
 		}
 		if s.SL >= 0 {
 			levels++
@@ -77,7 +85,43 @@ func (q *Question) checkPackets() error {
 		return wrong("pattern", "sl= is given for some patterns; packets need it for all or for none")
 	}
 	if q.CutEach {
-		return q.checkFlow()
+		if err := q.checkFlow(); err != nil {
+			return err
+		}
+	}
+	return q.checkWork()
+}
+
+// maxLaneBlocks is what a lane can advertise: half of the 12-bit counters of flow
+// control (IBA 7.9.4.4).
+const maxLaneBlocks = 2048
+
+// maxPackets is how many packets a run may have: some hours.
+const maxPackets = 2e10
+
+// checkWork reports questions that would take days.
+func (q *Question) checkWork() error {
+	demands, err := q.demands(q.First)
+	if err != nil {
+		return err
+	}
+	load, total := q.Loads[len(q.Loads)-1], 0.0
+	for _, d := range demands {
+		bits, n := float64(d.Spec.Payload+overhead)*8, 0.0
+		for i := range d.Streams {
+			s := &d.Streams[i]
+			n += q.hosts[s.Src].Gbps * 1e9 * s.Rate * load * d.Spec.Duty() * q.Time.Seconds() / bits
+		}
+		for _, s := range d.Steps {
+			n += float64(packetsOf(s.Bytes, d.Spec)) * float64(s.Times) * float64(len(s.Pairs))
+		}
+		for _, m := range d.Messages {
+			n += float64(packetsOf(m.Bytes, d.Spec))
+		}
+		if total += n; total > maxPackets {
+			return wrong("pattern", "%q would send %.2g packets, and 1e6 of them take about a second; "+
+				"ask for less time or smaller messages, or for fair shares (--flow)", d.Spec.Text, n)
+		}
 	}
 	return nil
 }
@@ -142,6 +186,7 @@ type streamOf struct {
 	demand, src, dst, dests int32
 	offered                 float64 // Gb/s, for sources without a rate of their own
 	bytes                   int
+	silent                  bool // its host has no link
 }
 
 // post is a message of a trace.
@@ -342,7 +387,13 @@ func (r *packetRun) stream(i int, d *traffic.Demand, s *traffic.Stream) error {
 		r.gone = append(r.gone, flowRate{
 			demand: of.demand, src: of.src, dst: of.dst, dests: of.dests, offered: offered, lost: 1,
 		})
-		return nil
+		// A silent stream in its place: what others draw depends on their number.
+		of.silent = true
+		_, err := r.e.AddStream(dataplane.Stream{
+			Src: r.host[s.Src], To: dataplane.ToAny(), Bytes: of.bytes, Arrival: dataplane.Posted,
+		})
+		r.streams = append(r.streams, of)
+		return err
 	}
 	x := inject.Ends(r.host).Stream(spec, s, h.Gbps*s.Rate*r.load)
 	if d.Members != nil {

@@ -235,6 +235,10 @@ func TestPacketsRefused(t *testing.T) {
 		{"a packet with 4096 bytes of payload needs 65", func(q *Question) {
 			q.Packets.Buffer, q.Specs = 8192, mustParse(t, "random,payload=4096")
 		}},
+		{"flow control counts up to 2048", func(q *Question) { q.Packets.Buffer = 2049 * 64 * q.VLs }},
+		{"nothing is counted before", func(q *Question) { q.Specs = mustParse(t, "random,end=50us") }},
+		{"would send 2.9e+10 packets", func(q *Question) { q.Specs, q.Time = mustParse(t, "shift:1"), 300*time.Second }},
+		{"would send 3.2e+10 packets", func(q *Question) { q.Specs = mustParse(t, "all-to-all:256GiB") }},
 		{"warmup: 200µs;", func(q *Question) { q.Packets.Warmup = q.Time }},
 		{"for all or for none", func(q *Question) { q.Specs = mustParse(t, "random,sl=1", "random") }},
 		{"reads: 0", func(q *Question) { q.Packets.Reads = 0 }},

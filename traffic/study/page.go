@@ -77,20 +77,37 @@ func (p page) LossName(x *Losses) string {
 // DiscardsText lists discards by cause.
 func (p *PacketPoint) DiscardsText() string { return p.discards() }
 
-// rankedCost is a row of the ranking.
-type rankedCost struct {
-	Cost
-	Rank    int
-	Percent float64
+// Ranking is the cables of a kind, the dearest first.
+type Ranking struct {
+	Text      string
+	Simulated bool
+	Rows      []RankedCost
 }
 
-// costsInPage is how many cables the page ranks.
-const costsInPage = 40
+// RankedCost is a row of a ranking.
+type RankedCost struct {
+	*Cost
+	Rank                 int
+	ByPackets, P99, Flow string
+	Best                 *Loss
+}
 
-// TopCosts are the dearest cables.
-func (e *Engine) TopCosts() (out []rankedCost) {
-	for i, c := range e.Costs[:min(len(e.Costs), costsInPage)] {
-		out = append(out, rankedCost{c, i + 1, c.Cost * 100})
+// costsInPage is how many cables of a kind the page ranks.
+const costsInPage = 100
+
+// Rankings are the dearest cables, between switches and to hosts.
+func (e *Engine) Rankings() (out []Ranking) {
+	for _, host := range []bool{false, true} {
+		list := e.kindOf(host)
+		if len(list) == 0 {
+			continue
+		}
+		r := Ranking{Text: e.KindText(host), Simulated: e.Simulated > 0}
+		for i := range list[:min(len(list), costsInPage)] {
+			c := &list[i]
+			r.Rows = append(r.Rows, RankedCost{c, i + 1, c.Packets.text(), c.Packets.p99(), c.Shares.text(), c.best()})
+		}
+		out = append(out, r)
 	}
 	return out
 }

@@ -89,14 +89,14 @@ func (r *runner) points(s *state, e *Engine) error {
 		e.Points = append(e.Points, q.summary(load, outs))
 		if at == len(q.Loads)-1 {
 			q.heat(e, outs)
-			e.series = outs[0].series
+			e.series, e.last = outs[0].series, outs
 		}
 	}
 	return nil
 }
 
 // ask answers for one load with all seeds, one after the other; nil: interrupted.
-func (q *Question) ask(ctx context.Context, s *state, load float64) (*Point, error) {
+func (q *Question) ask(ctx context.Context, s *state, load float64) ([]*outcome, error) {
 	net := maxmin.Fabric(q.Fabric, s.g, q.hosts)
 	var outs []*outcome
 	for i := range q.Seeds {
@@ -109,7 +109,7 @@ func (q *Question) ask(ctx context.Context, s *state, load float64) (*Point, err
 		}
 		outs = append(outs, o)
 	}
-	return q.summary(load, outs), nil
+	return outs, nil
 }
 
 // one answers for one load and seed.

@@ -54,8 +54,11 @@ type Question struct {
 
 	Cuts    []fabric.Ref // cables that are lost together
 	CutEach bool         // rank all cables by what their loss costs
-	Flow    bool         // max-min fair rates instead of packets
-	Packets PacketOptions
+	// CutPackets is how many cables of each kind (between switches, to hosts) CutEach
+	// asks packets about: those that cost most by fair shares. -1: all.
+	CutPackets int
+	Flow       bool // max-min fair rates instead of packets
+	Packets    PacketOptions
 
 	hosts []traffic.Host
 	graph *fabric.Graph
@@ -108,6 +111,9 @@ func (q *Question) Check() error {
 		return err
 	}
 	if err := q.checkTimes(); err != nil {
+		return err
+	}
+	if err := q.checkCuts(); err != nil {
 		return err
 	}
 	if q.Flow {
@@ -179,6 +185,24 @@ func (q *Question) checkTimes() error {
 		if s.Start >= q.Time {
 			return wrong("pattern", "%q starts at %v, and the run ends at %v", s.Text, s.Start, q.Time)
 		}
+	}
+	return nil
+}
+
+// checkCuts reports a cable that is named twice, by one of its ends or by both.
+func (q *Question) checkCuts() error {
+	for i, a := range q.Cuts {
+		for _, b := range q.Cuts[:i] {
+			if a == b {
+				return wrong("cut", "%s is given twice", q.name.port(a))
+			}
+			if q.Fabric.Port(a).Peer == b {
+				return wrong("cut", "%s and %s are the same cable", q.name.port(b), q.name.port(a))
+			}
+		}
+	}
+	if q.CutPackets < -1 {
+		return wrong("cut-packets", "%d; want 0 or more", q.CutPackets)
 	}
 	return nil
 }

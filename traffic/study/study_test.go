@@ -136,15 +136,15 @@ func TestCut(t *testing.T) {
 		t.Fatalf("%d costs of %d cables, want 32", len(e.Costs), e.Cables)
 	}
 	for i, c := range e.Costs {
-		if i > 0 && c.Cost > e.Costs[i-1].Cost {
+		if i > 0 && c.Shares.Cost > e.Costs[i-1].Shares.Cost {
 			t.Errorf("cable %d costs more than the one before", i)
 		}
 		// A host takes its flow and the flow to it along.
-		if want := 2 / 16.; !near(c.Cost, want) {
-			t.Errorf("%s costs %v, want %v", c.Cable, c.Cost, want)
+		if want := 2 / 16.; !near(c.Shares.Cost, want) {
+			t.Errorf("%s costs %v, want %v", c.Cable, c.Shares.Cost, want)
 		}
-		if c.Host != (c.Lost > 0) {
-			t.Errorf("%s: leads to a host %v, lost %v", c.Cable, c.Host, c.Lost)
+		if c.Host != (c.Shares.Lost > 0) {
+			t.Errorf("%s: leads to a host %v, lost %v", c.Cable, c.Host, c.Shares.Lost)
 		}
 	}
 }
@@ -186,7 +186,7 @@ func TestInterrupted(t *testing.T) {
 		t.Fatalf("%v, %+v", err, a.Engines[0])
 	}
 	var b strings.Builder
-	if err := a.Text(&b); err != nil || !strings.Contains(b.String(), "7 of 32 asked") ||
+	if err := a.Text(&b); err != nil || !strings.Contains(b.String(), "7 of 32 cables asked") ||
 		!strings.Contains(b.String(), "Interrupted") {
 		t.Errorf("%v\n%s", err, &b)
 	}
@@ -230,6 +230,9 @@ func TestRefused(t *testing.T) {
 		{"pattern: none", func(q *Question) { q.Specs = nil }},
 		{"no host of the fabric", func(q *Question) { q.Specs = mustParse(t, "random,hosts=gpu-*") }},
 		{"starts at 2ms", func(q *Question) { q.Specs = mustParse(t, "random,start=2ms") }},
+		{"sw-1-1:5 is given twice", func(q *Question) { q.Cuts = cut(t, q, "sw-1-1:5", "sw-1-1:5") }},
+		{"are the same cable", func(q *Question) { q.Cuts = cut(t, q, "sw-1-1:5", "sw-2-1:1") }},
+		{"cut-packets: -2", func(q *Question) { q.CutPackets = -2 }},
 		{"ask for it alone", func(q *Question) { q.Specs = mustParse(t, "random", "all-to-all") }},
 	} {
 		q := question(t, smallTree, "random")

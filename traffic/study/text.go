@@ -16,9 +16,10 @@ func (a *Answer) Text(w io.Writer) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	row := func(k, f string, v ...any) { fmt.Fprintf(t, "%s\t%s\n", k, fmt.Sprintf(f, v...)) }
 	row("fabric", "%s: %d switches, %d hosts, %d cables; %d data lanes", a.Fabric, a.Switches, a.Hosts, a.Cables, a.Lanes)
+	row("cables", "%s", a.Rates)
 	for _, p := range a.Patterns {
 		row("pattern", "%s: %s", p.Text, p.Meaning)
-		row("source", "%s, %s of the link; %s", p.Source, p.Rate, p.Queue)
+		row("source", "%s, %s; %s", p.Source, p.Rate, p.Queue)
 	}
 	for i, m := range a.Model {
 		key := ""
@@ -185,55 +186,6 @@ func (e *Engine) cutText(w io.Writer) {
 		fmt.Fprintln(t)
 	}
 	t.Flush()
-}
-
-// costText prints a cost: "-1.2 %" is less traffic.
-func costText(cost float64) string { return fmt.Sprintf("%+.2f %%", 0-cost*100) }
-
-// costsInText is how many cables the text ranks.
-const costsInText = 10
-
-func (e *Engine) costText(w io.Writer) {
-	if e.Cables == 0 {
-		return
-	}
-	fmt.Fprintf(w, "\nloss of each cable, %s, by max-min fair shares: %d of %d asked; "+
-		"compared with the whole fabric, routes repaired\n", e.Name, len(e.Costs)+len(e.Unanswered), e.Cables)
-	for _, inner := range []bool{true, false} {
-		var list []Cost
-		free := 0
-		for _, c := range e.Costs {
-			if c.Host != inner {
-				list = append(list, c)
-				if c.Cost < 0.0005 {
-					free++
-				}
-			}
-		}
-		if len(list) == 0 {
-			continue
-		}
-		what := "between switches"
-		if !inner {
-			what = "to hosts, each with its host"
-		}
-		fmt.Fprintf(w, " %d cables %s: at most %s, %d without effect\n", len(list), what, costText(list[0].Cost), free)
-		t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-		for i, c := range list[:min(len(list), costsInText)] {
-			fmt.Fprintf(t, "  %d\t%s\t%s\taccepted %.3f\tworst flow %.3f", i+1, c.Cable, costText(c.Cost), c.Accepted, c.Worst)
-			if c.Seconds > 0 {
-				fmt.Fprintf(t, "\ttakes %s", seconds(c.Seconds))
-			}
-			if c.Lost > 0 {
-				fmt.Fprintf(t, "\t%.2g %% without a route", c.Lost*100)
-			}
-			fmt.Fprintln(t)
-		}
-		t.Flush()
-	}
-	for _, x := range e.Unanswered[:min(len(e.Unanswered), costsInText)] {
-		fmt.Fprintf(w, "  no answer: %s\n", x)
-	}
 }
 
 // packetTable is what only packets can tell.
