@@ -93,6 +93,8 @@ var rules = []rule{
 	{"sim", []string{"sim/dataplane", "traffic", "traffic/inject", "mad", "fabric", "ib/..."}, true, "the simulated subnet must not depend on a manager"},
 	{"sim/dataplane", []string{"sim/dataplane/...", "fabric", "ib/..."}, true, "packets know the devices' tables through an interface that sim implements"},
 	{"sim/host/rc", []string{"sim/dataplane", "ib/..."}, true, "a connection is tested with any channel; of the data plane it takes times and payloads"},
+	{"sim/host/adapter", []string{"sim/host/rc", "sim/dataplane", "ib/..."}, true, "an adapter knows its port alone; what its host does with it is above"},
+	{"sim/host/program", []string{"sim/host/adapter", "sim/host/rc", "sim/dataplane", "ib/..."}, true, "programs use connections, and know neither managers nor datagrams"},
 	{"sim/live", []string{"sim", "mad", "fabric", "ib/..."}, false, "an edge of the simulator"},
 	{"sim/ibsimd", []string{"sim", "sim/live", "mad", "fabric", "ib/..."}, false, "an edge of the simulator"},
 	{"sim/umadfs", []string{"sim", "sim/live", "sim/umadfs/kernel", "mad", "fabric", "ib/...", "internal/umadabi"}, false, "an edge of the simulator"},
