@@ -31,6 +31,7 @@ var rules = []rule{
 	{"ib", []string{"ib/..."}, true, "wire formats are for any tool, so they depend on nothing"},
 	{"fabric", []string{"ib/..."}, true, "graphs and netlists use only wire values"},
 	{"mad", []string{"ib/..."}, true, "the transaction engine depends on MADs, not on managers or devices"},
+	{"agent", []string{"mad", "ib/..."}, true, "a host's path cache asks any SA, so it imports no manager; real and simulated hosts run it"},
 	{"route", []string{"fabric", "ib/..."}, true, "tables are values over a graph"},
 	{"route/check", []string{"route", "route/cdg", "fabric", "ib/..."}, true, "the verifier must not import any engine"},
 	{"route/mcast", []string{"route", "route/cdg", "fabric", "ib/..."}, true, "trees are fitted to tables of any engine"},

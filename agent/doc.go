@@ -1,0 +1,30 @@
+// Package agent is the path cache of one InfiniBand port of a host. Programs ask it for
+// path records; it answers from memory, or asks the subnet administrator (SA) once for all
+// who wait for the same path.
+//
+// The cache follows Algorithm 2 of Tasoulas et al. ("A Novel Query Caching Scheme for
+// Dynamic InfiniBand Subnets", 2015): a record is kept only if the SA permits it, in the
+// reserved bits at bit offset 353 of the record. Unlike there, the permission counts for that
+// record alone, and entries leave the cache:
+//
+//   - when a notice names them: traps 64 and 65 (a GID came or left), 68 and 69 (paths of
+//     this port are lost or changed);
+//   - when the port's LID, GIDs or P_Keys change;
+//   - when a query finds the path gone or no longer permitted;
+//   - when they are older than Config.MaxAge and Config.StaleTime together;
+//   - when room is needed: the entry least recently used leaves.
+//
+// An entry is served without a query until it is Config.MaxAge old (Config.BlindAge if the
+// notices were not subscribed to when it was read). Its age counts from its query, or from the
+// last time that the SA reported that nothing changed: an SA with generations
+// (docs/signalling.md) is asked each Config.VerifyTime. Each change of the subnet manager, and
+// each time the port was down, makes all entries suspect: one question to an SA with
+// generations ends the doubt, otherwise each entry is asked for again before it is served. Only
+// while the SA is silent are old and suspect entries served as they are, for Config.StaleTime
+// beyond MaxAge. So if a notice is lost, the entry is right again after VerifyTime with
+// generations, after MaxAge without, and after MaxAge + StaleTime while the SA is silent.
+//
+// Core is pure: Step takes the time and one event, and appends to an Output what is to be
+// sent and answered. One goroutine uses a Core at a time. The package depends on mad and ib
+// alone, so real hosts (agent/live) and simulated ones run the same code.
+package agent

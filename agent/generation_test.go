@@ -1,0 +1,172 @@
+package agent_test
+
+import (
+	"testing"
+	"time"
+
+	"heddle/agent"
+	"heddle/ib"
+	wire "heddle/ib/sa"
+	"heddle/ib/smp"
+)
+
+func withGenerations(t *testing.T) *fixture {
+	f := newFixture(t, agent.Defaults())
+	f.history, f.gen = 7, 5
+	f.step(agent.Reregister{})
+	f.run(time.Second)
+	if g := f.core.Stats().Generation; g != 7<<32|5 {
+		t.Fatalf("generation %#x", g)
+	}
+	return f
+}
+
+// TestVerified: one question each VerifyTime keeps all entries, finds those whose notices were
+// lost, and is not asked for an empty cache.
+func TestVerified(t *testing.T) {
+	cfg := agent.Defaults()
+	f := withGenerations(t)
+	catches := f.catches
+	f.run(time.Hour)
+	if f.catches != catches {
+		t.Fatalf("%d questions for an empty cache", f.catches-catches)
+	}
+	f.want(1, 1, agent.Found, agent.FromSA)
+	f.want(2, 1, agent.Found, agent.FromSA)
+	f.run(cfg.MaxAge * 3)
+	f.want(1, 0, agent.Found, agent.FromCache)
+	f.change(gid(2)) // the Report is lost
+	f.lids[gid(2)] = 202
+	f.run(cfg.VerifyTime + time.Second)
+	f.want(1, 0, agent.Found, agent.FromCache)
+	if a := f.want(2, 1, agent.Found, agent.FromSA); a.Record.DLID != 202 {
+		t.Fatalf("DLID %d", a.Record.DLID)
+	}
+	f.run(cfg.MaxLife)
+	f.want(1, 1, agent.Found, agent.FromSA)
+}
+
+// TestManagerContinues: a manager that continues the history of the one before costs one
+// question, another manager one query for each path that is asked for.
+func TestManagerContinues(t *testing.T) {
+	f := withGenerations(t)
+	for n := range 20 {
+		f.want(n, 1, agent.Found, agent.FromSA)
+	}
+	f.change(gid(3))
+	f.lids[gid(3)] = 203
+	f.step(agent.SetPort{Port: port(2)})
+	if s := f.core.Stats(); s.Suspect != 20 {
+		t.Fatalf("%+v", s)
+	}
+	f.run(time.Second)
+	if s := f.core.Stats(); s.Suspect != 0 || s.Entries != 19 {
+		t.Fatalf("%+v", s)
+	}
+	f.want(4, 0, agent.Found, agent.FromCache)
+	f.want(3, 1, agent.Found, agent.FromSA)
+
+	f.history++
+	f.step(agent.SetPort{Port: port(3)})
+	f.run(time.Second)
+	f.want(4, 1, agent.Found, agent.FromSA)
+	f.want(4, 0, agent.Found, agent.FromCache)
+	// The doubt about what the manager before answered does not end.
+	f.run(2 * agent.Defaults().VerifyTime)
+	f.want(5, 1, agent.Found, agent.FromSA)
+}
+
+// TestReportedGenerations: a Report that follows the cache's generation costs nothing more; one
+// that shows a lost Report, or that names no path, costs one question.
+func TestReportedGenerations(t *testing.T) {
+	f := withGenerations(t)
+	for n := range 5 {
+		f.want(n, 1, agent.Found, agent.FromSA)
+	}
+	ends := wire.PathCompSGID | wire.PathCompDGID
+	tell := func(mask wire.CompMask, n int, before uint64, more bool) {
+		t.Helper()
+		f.reportGen(smLID, smp.TrapRePath, smp.DetailPath{ComponentMask: uint64(mask)}, &wire.PathNotice{
+			Path: wire.PathRecord{SGID: gid(1000), DGID: gid(n)}, Generation: f.history<<32 | f.gen, Before: f.history<<32 | before, More: more,
+		})
+		f.run(time.Second)
+	}
+	want := func(generation uint64, catches, entries int) {
+		t.Helper()
+		s := f.core.Stats()
+		if s.Generation != f.history<<32|generation || f.catches != catches || s.Entries != entries || s.Suspect != 0 {
+			t.Fatalf("%d questions; %+v", f.catches, s)
+		}
+	}
+	catches := f.catches
+	f.change(gid(0))
+	tell(ends, 0, 5, false)
+	want(6, catches, 4)
+	// Two Reports for one generation: the first leaves the cache where it is.
+	f.change(gid(1))
+	tell(ends, 1, 6, true)
+	want(6, catches, 3)
+	tell(ends, 49, 6, false)
+	want(7, catches, 3)
+	// The Report of generation 8 is lost.
+	f.change(gid(2))
+	f.change(gid(40))
+	tell(ends, 40, 8, false)
+	want(9, catches+1, 2)
+	// Any path may have changed: the SA says which.
+	f.change(gid(3))
+	tell(wire.PathCompSGID, 0, 9, false)
+	want(10, catches+2, 1)
+	f.want(4, 0, agent.Found, agent.FromCache)
+}
+
+// TestBrokenChanges: what is no answer to the question changes nothing.
+func TestBrokenChanges(t *testing.T) {
+	f := withGenerations(t)
+	f.want(1, 1, agent.Found, agent.FromSA)
+	for _, b := range []func(b []byte) []byte{
+		func(b []byte) []byte { return b[:wire.HeaderLen] },
+		func(b []byte) []byte { return b[:wire.HeaderLen+wire.PathChangeRecordLen-1] },
+		func(b []byte) []byte { b[wire.HeaderLen+8] = 0; return b }, // no head
+		func(b []byte) []byte { clear(b[wire.HeaderLen : wire.HeaderLen+8]); return b },
+	} {
+		f.step(agent.Reregister{})
+		for changed := false; !changed; {
+			for i := range f.replies {
+				if p := f.replies[i].p; ib.AttrID(p.Data[16])<<8|ib.AttrID(p.Data[17]) == wire.AttrPathChangeRecord {
+					p.Data, changed = b(p.Data), true
+				}
+			}
+			if !changed {
+				f.run(time.Millisecond / 4)
+			}
+		}
+		f.run(time.Second)
+		if s := f.core.Stats(); s.Suspect != 1 || s.Entries != 1 {
+			t.Fatalf("%+v", s)
+		}
+	}
+}
+
+// TestGapOvertakesAnswer: an answer that the SA made before notices may have been missed is
+// asked for again.
+func TestGapOvertakesAnswer(t *testing.T) {
+	for name, gap := range map[string]func(f *fixture){
+		"reregister": func(f *fixture) { f.step(agent.Reregister{}) },
+		"any path": func(f *fixture) {
+			f.reportGen(smLID, smp.TrapRePath, smp.DetailPath{ComponentMask: uint64(wire.PathCompSGID)}, &wire.PathNotice{Generation: 7<<32 | 6, Before: 7<<32 | 5})
+		},
+		"flush": func(f *fixture) { f.step(agent.Flush{}) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := withGenerations(t)
+			f.ask(1, time.Second)
+			f.lids[gid(1)] = 201
+			gap(f)
+			f.run(time.Second)
+			if a := f.answers[f.tokens]; a.Record.DLID != 201 {
+				t.Fatalf("DLID %d", a.Record.DLID)
+			}
+		})
+	}
+}
