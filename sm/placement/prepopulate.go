@@ -174,6 +174,6 @@ func (m *Machine) swapPlaces(l *placement, t subnet.Place, ops []store.Op) ([]st
 		return append(ops, m.setFunctionLID(t, has)), failure{}
 	}
 	fn.changed = append(fn.changed, from)
-	m.setFunctionLID(t, 0)
+	m.lids.SetFunction(t, 0) // for a moment: no function is left without a LID
 	return append(ops, m.setFunctionLID(from, at), m.setFunctionLID(t, has)), failure{}
 }
