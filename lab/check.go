@@ -133,7 +133,7 @@ func (c *Cluster) lidsUnique(g *fabric.Graph, reach map[ib.GUID]bool) error {
 // one, the SL-to-VL tables that the switches hold.
 func (c *Cluster) heldLanes(m *Manager, g *fabric.Graph, t *route.Tables) {
 	told := m.Snap.Tables
-	if told == nil || told.SL == nil && told.Lanes == nil || len(told.LFT) != len(g.Switches) {
+	if told == nil || told.SL == nil && told.Lanes == nil || told.Switches() != len(g.Switches) {
 		return
 	}
 	t.NumVLs, t.SL, t.Class, t.NumClasses = told.NumVLs, told.SL, told.Class, told.NumClasses

@@ -94,7 +94,7 @@ func (d *detection) avoids(t *route.Tables, p mortal) bool {
 		}
 	}
 	slices.SortFunc(list, func(a, b int) int { return cmp.Compare(f.Nodes[a].GUID, f.Nodes[b].GUID) })
-	if t == nil || len(t.LFT) != len(list) {
+	if t == nil || t.Switches() != len(list) {
 		return false
 	}
 	there := map[ib.LID]bool{}
@@ -102,7 +102,7 @@ func (d *detection) avoids(t *route.Tables, p mortal) bool {
 		there[e.LID] = reach[f.Nodes[e.Node].GUID]
 	}
 	for i, n := range list {
-		for l, e := range t.LFT[i] {
+		for l, e := range t.Row(int32(i)) {
 			if !there[ib.LID(l)] || e == 0 || e == route.Drop || int(e) > f.Nodes[n].NumPorts {
 				continue
 			}

@@ -207,6 +207,14 @@ func (c *pathComparer) touchAll() {
 func (c *pathComparer) touchEntries() bool {
 	x, y := c.old.Tables, c.now.Tables
 	n := len(c.touched)
+	if c.d.SameSwitches && x.SharedRows(y) && x.TopLID == y.TopLID {
+		if slices.ContainsFunc(y.rows(), func(row []byte) bool { return row == nil }) {
+			return false
+		}
+		x.OtherBands(y, func(b int) { c.touchBand(b) })
+		return true
+	}
+	x, y = x.Flat(), y.Flat()
 	for s := range c.now.Graph.Switches {
 		was := c.d.Switch[s]
 		if was < 0 || y.LFT[s] == nil || x.LFT[was] == nil {
@@ -231,6 +239,22 @@ func (c *pathComparer) touchEntries() bool {
 	return true
 }
 
+// touchBand touches the LIDs of a block with other entries, where both tables have the same switches.
+func (c *pathComparer) touchBand(b int) {
+	x, y := c.old.Tables, c.now.Tables
+	for s := range int32(y.Switches()) {
+		old, now := x.Part(s, b), y.Part(s, b)
+		if bytes.Equal(old, now) {
+			continue
+		}
+		for i := range now {
+			if l := b*BlockLen + i; l < len(c.touched) && (i >= len(old) || old[i] != now[i]) {
+				c.touched[l] = true
+			}
+		}
+	}
+}
+
 // touchLinks touches the LIDs with equal entries over a changed link.
 func (c *pathComparer) touchLinks() {
 	a, b := c.old, c.now
@@ -250,7 +274,7 @@ func (c *pathComparer) touchLinks() {
 
 // users touches the LIDs that a switch sends out of a port.
 func (c *pathComparer) users(t *Tables, s int32, port uint8) {
-	row := t.LFT[s]
+	row := t.Row(s)
 	for l := range min(len(row), int(t.TopLID)+1, len(c.touched)) {
 		if row[l] == port {
 			c.touched[l] = true
@@ -333,7 +357,7 @@ func (t *pathTree) walk(s Solution, l ib.LID) {
 		if dst = e.Switch; dst >= 0 {
 			t.next[dst], t.mtu[dst], t.gbps[dst] = -1, e.MTU, e.Gbps
 			t.state[dst] = pathEnds
-			if s.Tables.LFT[dst] != nil && s.Tables.Entry(dst, l) == e.Port {
+			if s.Tables.Known(dst) && s.Tables.Entry(dst, l) == e.Port {
 				t.state[dst] = pathArrives
 			}
 			t.order = append(t.order, dst)
@@ -345,7 +369,7 @@ func (t *pathTree) walk(s Solution, l ib.LID) {
 			t.state[u] = pathOpen
 			t.stack = append(t.stack, u)
 			c := int32(-1)
-			if s.Tables.LFT[u] != nil {
+			if s.Tables.Known(u) {
 				if p := s.Tables.Entry(u, l); int(p) < len(g.PortChannel[u]) {
 					c = g.PortChannel[u][p]
 				}

@@ -29,7 +29,9 @@ const BlockLen = 64
 // Every row has the same length, a multiple of BlockLen greater than TopLID.
 //
 // Tables are never changed once an engine has returned them, so rows (and
-// Class, SL, Lanes) may be shared between an older and a newer set.
+// Class, SL, Lanes) may be shared between an older and a newer set. Tables in
+// which single LIDs moved (WithColumns) share by block, and have no LFT: Entry,
+// Block, Part and Row read any tables, and Flat gives them rows.
 type Tables struct {
 	Engine string
 	// Note tells the operator which options the engine could not apply, such as a
@@ -55,6 +57,8 @@ type Tables struct {
 	// Memo is the engine's own state for Update: distances, loads, layers. It is
 	// opaque and immutable.
 	Memo Memory
+
+	banded *banded // instead of LFT
 }
 
 // Memory is what the maker of tables or trees keeps for their next change. It is

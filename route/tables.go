@@ -35,9 +35,10 @@ func New(engine string, n int, top ib.LID) *Tables {
 
 // Clone returns a deep copy. Nil (unknown) rows stay nil.
 func (t *Tables) Clone() *Tables {
-	c := *t
-	c.LFT = make([][]byte, len(t.LFT))
-	for s, row := range t.LFT {
+	c := *t.Flat()
+	rows := c.LFT
+	c.LFT = make([][]byte, len(rows))
+	for s, row := range rows {
 		c.LFT[s] = bytes.Clone(row)
 	}
 	c.SL, c.Class = slices.Clone(t.SL), slices.Clone(t.Class)
@@ -109,22 +110,23 @@ func Budget(g *fabric.Graph, maxVLs int) int {
 // itself, or Drop. LIDs beyond TopLID or beyond the row are dropped, as a
 // switch does with LIDs above its LinearFDBTop (IBA §14.2.5.4).
 func (t *Tables) Entry(s int32, lid ib.LID) byte {
-	row := t.LFT[s]
-	if lid > t.TopLID || int(lid) >= len(row) {
+	rows, d := t.At(int(lid) / BlockLen)
+	if lid > t.TopLID {
 		return Drop
 	}
-	return row[lid]
+	if d != nil {
+		return d[int(s)*BlockLen+int(lid)%BlockLen]
+	}
+	if row := rows[s]; int(lid) < len(row) {
+		return row[lid]
+	}
+	return Drop
 }
 
 // Block copies the 64 entries of block b of switch s into dst: the payload of
 // a Set(LinearForwardingTable). Entries beyond the row are Drop.
 func (t *Tables) Block(s int32, b uint16, dst *[BlockLen]byte) {
-	row := t.LFT[s]
-	n := 0
-	if at := int(b) * BlockLen; at < len(row) {
-		n = copy(dst[:], row[at:])
-	}
-	for ; n < BlockLen; n++ {
+	for n := copy(dst[:], t.Part(s, int(b))); n < BlockLen; n++ {
 		dst[n] = Drop
 	}
 }
@@ -133,11 +135,11 @@ func (t *Tables) Block(s int32, b uint16, dst *[BlockLen]byte) {
 // service levels and the same entries up to the top. The engine's name does not
 // count; an unknown row equals only another unknown one.
 func (t *Tables) Equal(u *Tables) bool {
-	if t.TopLID != u.TopLID || len(t.LFT) != len(u.LFT) || !slices.Equal(t.SL, u.SL) || !slices.Equal(t.Class, u.Class) {
+	if t.TopLID != u.TopLID || t.Switches() != u.Switches() || !slices.Equal(t.SL, u.SL) || !slices.Equal(t.Class, u.Class) {
 		return false
 	}
-	for s := range t.LFT {
-		a, b := t.LFT[s], u.LFT[s]
+	for s := range int32(t.Switches()) {
+		a, b := t.Row(s), u.Row(s)
 		if (a == nil) != (b == nil) {
 			return false
 		}
@@ -154,6 +156,7 @@ func (t *Tables) Equal(u *Tables) bool {
 // lacks gets a nil row (unknown). Rows are shared, not copied. Service levels
 // are dropped, because they belong to the pairs of the old graph.
 func (t *Tables) Remap(from, to *fabric.Graph) *Tables {
+	t = t.Flat()
 	r := *t
 	r.LFT = make([][]byte, len(to.Switches))
 	r.SL, r.Class, r.NumClasses, r.Lanes, r.Multicast, r.Memo = nil, nil, 0, nil, nil, nil

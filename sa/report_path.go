@@ -64,18 +64,33 @@ const maxPathWork = 4 << 20
 // rerouted reports whether too much changed to compare.
 func rerouted(old, now *route.Tables) bool {
 	var differs [int(ib.LIDMaxUnicast) + 1]bool
-	n := 0
-	for s := range min(len(old.LFT), len(now.LFT)) {
-		a, b := old.LFT[s], now.LFT[s]
-		if len(a) > 0 && len(b) > 0 && &a[0] == &b[0] {
-			continue
-		}
-		for l := range min(len(a), len(b), len(differs)) {
-			if a[l] != b[l] && !differs[l] {
-				if differs[l], n = true, n+1; n*len(now.LFT) > maxPathWork {
+	n, switches := 0, now.Switches()
+	compare := func(a, b []byte, first int) bool {
+		for i := range min(len(a), len(b), len(differs)-first) {
+			if a[i] != b[i] && !differs[first+i] {
+				if differs[first+i], n = true, n+1; n*switches > maxPathWork {
 					return true
 				}
 			}
+		}
+		return false
+	}
+	if old.SharedRows(now) {
+		far := false
+		old.OtherBands(now, func(b int) {
+			for s := int32(0); int(s) < switches && !far; s++ {
+				far = compare(old.Part(s, b), now.Part(s, b), b*route.BlockLen)
+			}
+		})
+		return far
+	}
+	for s := range int32(min(old.Switches(), switches)) {
+		a, b := old.Row(s), now.Row(s)
+		if len(a) > 0 && len(b) > 0 && &a[0] == &b[0] {
+			continue
+		}
+		if compare(a, b, 0) {
+			return true
 		}
 	}
 	return false

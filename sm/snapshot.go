@@ -128,7 +128,7 @@ func (c *Core) buildSnapshot() *subnet.Snapshot {
 	c.vports.Append(s)
 	c.lanes.Show(s)
 	c.install.ShowMulticast(s)
-	if s.Tables != nil && len(s.Tables.LFT) != len(f.SwitchNode) {
+	if s.Tables != nil && s.Tables.Switches() != len(f.SwitchNode) {
 		s.Tables = nil // of another set of switches: nothing was installed for this one
 	}
 	return s

@@ -165,7 +165,7 @@ func story(t *testing.T, workers int) []string {
 		if s := out.Publish; s != nil {
 			fmt.Fprintf(&b, "publish %d %+v %+v %v %v\n", s.Gen, s.Counts, s.Problems, s.SMs, s.Ports)
 			if s.Tables != nil {
-				fmt.Fprintf(&b, "tables %s %x\n", s.Tables.Engine, s.Tables.LFT)
+				fmt.Fprintf(&b, "tables %s %x\n", s.Tables.Engine, s.Tables.Flat().LFT)
 			}
 		}
 		lines = append(lines, b.String())

@@ -155,7 +155,7 @@ type Snapshot struct {
 	Counts   Counts
 
 	// Graph and Tables are the installed state; nil until a master has brought the
-	// subnet up. Row s of Tables.LFT belongs to Graph.Switches[s]. Tables is also
+	// subnet up. Row s of Tables belongs to Graph.Switches[s]. Tables is also
 	// nil after a sweep that found other switches and was aborted before it
 	// installed its tables.
 	Graph       *fabric.Graph
@@ -381,8 +381,8 @@ func (s *Snapshot) NodePorts(n int32) []Port {
 
 // LFT returns the installed forwarding table of switch node n, nil if unknown.
 func (s *Snapshot) LFT(n int32) []byte {
-	if i := s.Nodes[n].SwitchIndex; i >= 0 && s.Tables != nil && int(i) < len(s.Tables.LFT) {
-		return s.Tables.LFT[i]
+	if i := s.Nodes[n].SwitchIndex; i >= 0 && s.Tables != nil && int(i) < s.Tables.Switches() {
+		return s.Tables.Row(i)
 	}
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"heddle/ib"
+	"heddle/route"
 )
 
 // wire is the part of a port that walks need: 12 bytes instead of a whole Port,
@@ -129,10 +130,12 @@ func (s *Snapshot) Trace(src int32, lid ib.LID, hops []Hop) (_ []Hop, ok bool) {
 // walker is a packet at the switch sw.
 type walker struct {
 	s        *Snapshot
-	dst      int32 // index in Ports
-	sw       int32 // index in Graph.Switches
-	first    int32 // the first switch
-	in       int32 // index in Ports of its ingress port
+	rows     [][]byte
+	band     route.Band // the entries for lid; nil: they are in rows
+	dst      int32      // index in Ports
+	sw       int32      // index in Graph.Switches
+	first    int32      // the first switch
+	in       int32      // index in Ports of its ingress port
 	lid      ib.LID
 	attr     PathAttr
 	steps    uint8
@@ -166,7 +169,9 @@ func (s *Snapshot) walk(src int32, lid ib.LID) (w walker) {
 		}
 		w.sw, w.in, w.onWire = x.sw, x.far, true
 	}
-	w.first, w.done = w.sw, s.Tables == nil
+	if w.first, w.done = w.sw, s.Tables == nil; !w.done {
+		w.rows, w.band = s.Tables.At(int(lid) / route.BlockLen)
+	}
 	return w
 }
 
@@ -174,17 +179,22 @@ func (s *Snapshot) walk(src int32, lid ib.LID) (w walker) {
 func (w *walker) step(hops *[]Hop) {
 	s := w.s
 	w.done = true
-	if int(w.sw) >= len(s.Tables.LFT) || w.steps == MaxHops {
+	if int(w.sw) >= len(w.rows) || w.steps == MaxHops {
 		return
 	}
-	row, x := s.Tables.LFT[w.sw], s.switches[w.sw]
-	if int(w.lid) >= len(row) || row[w.lid] > x.ports {
+	x, e := s.switches[w.sw], byte(route.Drop)
+	if w.band != nil {
+		e = w.band[int(w.sw)*route.BlockLen+int(w.lid)%route.BlockLen]
+	} else if row := w.rows[w.sw]; int(w.lid) < len(row) {
+		e = row[w.lid]
+	}
+	if e > x.ports {
 		return
 	}
 	w.steps++
-	out := x.first + int32(row[w.lid])
+	out := x.first + int32(e)
 	if hops != nil {
-		*hops = append(*hops, Hop{s.Ports[w.in].Node, s.Ports[w.in].Num, row[w.lid]})
+		*hops = append(*hops, Hop{s.Ports[w.in].Node, s.Ports[w.in].Num, e})
 	}
 	if out == x.first {
 		if w.ok = out == w.dst; w.ok {

@@ -12,6 +12,7 @@ import (
 // tables must be for the same Graph.
 func Diff(installed, wanted *route.Tables) []route.BlockDiff {
 	var out []route.BlockDiff
+	installed, wanted = flat(installed), flat(wanted)
 	for s, row := range wanted.LFT {
 		var have []byte
 		if installed != nil && s < len(installed.LFT) {
@@ -32,6 +33,7 @@ func Diff(installed, wanted *route.Tables) []route.BlockDiff {
 // unknown entries count as changed.
 func EntriesChanged(installed, wanted *route.Tables) int {
 	n := 0
+	installed, wanted = flat(installed), flat(wanted)
 	for s, row := range wanted.LFT {
 		var have []byte
 		if installed != nil && s < len(installed.LFT) {
@@ -53,4 +55,12 @@ func EntriesChanged(installed, wanted *route.Tables) int {
 		n += end - max(both, 1)
 	}
 	return n
+}
+
+// flat is t with rows, nil if t is.
+func flat(t *route.Tables) *route.Tables {
+	if t == nil {
+		return nil
+	}
+	return t.Flat()
 }

@@ -231,12 +231,12 @@ func (b *dataBed) witness(d *dataplane.Deadlock) error {
 			return fmt.Errorf("%s lane %d is not what %s waits for", f.PortName(next.In), next.VL, f.PortName(w.In))
 		}
 		row := engine.Switch(s.Graph, f.Nodes[w.In.Node].GUID)
-		if s.Tables.LFT[row][w.DLID] != w.Out.Port {
+		if s.Tables.Entry(row, w.DLID) != w.Out.Port {
 			return fmt.Errorf("%s: LID %d does not leave by port %d", f.PortName(w.In), w.DLID, w.Out.Port)
 		}
 		waits[check.Hop{Switch: row, Port: w.Out.Port, Lane: uint8(w.Lane)}] = true
 	}
-	one := &route.Tables{Engine: "one level", LFT: s.Tables.LFT, TopLID: s.Tables.TopLID, NumVLs: 1}
+	one := &route.Tables{Engine: "one level", LFT: s.Tables.Flat().LFT, TopLID: s.Tables.TopLID, NumVLs: 1}
 	for _, c := range check.Verify(s.Graph, one, check.Options{}).Cycles {
 		same := len(c.Edges) == len(waits)
 		for _, e := range c.Edges {

@@ -14,8 +14,12 @@ import (
 func (u *update) changes() bool {
 	n := u.now.n
 	lists := make([][]uint16, n)
-	touched := u.touchedPorts()
-	route.ForEach(u.o.Workers, n, func(_, s int) { lists[s] = u.rowChanges(int32(s), touched[s]) })
+	if u.d.SameChannels && u.sameReach() {
+		u.old.t.OtherBands(u.now.t, func(b int) { u.bandChanges(lists, b) })
+	} else {
+		touched := u.touchedPorts()
+		route.ForEach(u.o.Workers, n, func(_, s int) { lists[s] = u.rowChanges(int32(s), touched[s]) })
+	}
 
 	u.first = make([]int32, u.top+2)
 	total := 0
@@ -111,6 +115,35 @@ func (u *update) rowChanges(s int32, ports []uint8) (out []uint16) {
 	return out
 }
 
+// sameReach reports whether switches have the same rows but for bands, and apply them as far.
+func (u *update) sameReach() bool {
+	if !u.old.t.SharedRows(u.now.t) || u.old.t.TopLID != u.now.t.TopLID {
+		return false
+	}
+	for s := range u.now.n {
+		if u.old.g.Switches[s].LinearFDBCap != u.now.g.Switches[s].LinearFDBCap {
+			return false
+		}
+	}
+	return true
+}
+
+// bandChanges adds the LIDs of a block that switches treat otherwise to their lists.
+func (u *update) bandChanges(lists [][]uint16, b int) {
+	lo := b * route.BlockLen
+	for s := range lists {
+		x, y := u.old.t.Part(int32(s), b), u.now.t.Part(int32(s), b)
+		if len(x) == len(y) && bytes.Equal(x, y) {
+			continue
+		}
+		for l := max(lo, 1); l < lo+route.BlockLen; l++ {
+			if u.old.effective(int32(s), l) != u.now.effective(int32(s), l) {
+				lists[s] = append(lists[s], uint16(l))
+			}
+		}
+	}
+}
+
 func tail(row []byte, k int) []byte { return row[k:len(row):len(row)] }
 
 // differences lists the indices, but 0, at which two rows differ.
@@ -138,7 +171,7 @@ func differences(a, b []byte) (out []uint16) {
 
 // known is the part of the row of switch s that applies to packets.
 func (j *verifier) known(s int32) []byte {
-	row := j.t.LFT[s]
+	row := j.t.Row(s)
 	end := min(len(row), int(j.t.TopLID)+1)
 	if limit := int(j.g.Switches[s].LinearFDBCap); limit > 0 {
 		end = min(end, limit)

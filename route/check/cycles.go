@@ -336,12 +336,11 @@ func (j *verifier) over(u int32, l int, dst int32) []bool {
 
 // channel is where switch s sends l, or -1.
 func (j *verifier) channel(s int32, l int) int32 {
-	row := j.t.LFT[s]
-	limit := int(j.g.Switches[s].LinearFDBCap)
-	if l > int(j.t.TopLID) || l >= len(row) || (limit > 0 && l >= limit) || int(row[l]) >= j.stride {
+	p := int(j.effective(s, l))
+	if p >= j.stride {
 		return -1
 	}
-	return j.out[int(s)<<j.shift|int(row[l])]
+	return j.out[int(s)<<j.shift|p]
 }
 
 // level is the service level of packets from switch s to l.

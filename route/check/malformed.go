@@ -11,8 +11,8 @@ import (
 // range; "" if they can.
 func malformed(g *fabric.Graph, t *route.Tables) string {
 	n := len(g.Switches)
-	if len(t.LFT) != n {
-		return fmt.Sprintf("%d rows for %d switches", len(t.LFT), n)
+	if t.Switches() != n {
+		return fmt.Sprintf("%d rows for %d switches", t.Switches(), n)
 	}
 	if t.SL != nil {
 		if m := badLevels(n, t); m != "" {

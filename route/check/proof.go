@@ -24,7 +24,7 @@ type Proof struct {
 	g      *fabric.Graph
 	t      *route.Tables
 	report *Report
-	once   sync.Once // for the report's CreditCyclesSwitch
+	once   *sync.Once // for the report's CreditCyclesSwitch
 	lazy   bool
 	st     *state // nil if the report is not OK
 }
@@ -46,7 +46,7 @@ type state struct {
 // Prove verifies t for g as Verify does, and stores what Update needs.
 func Prove(g *fabric.Graph, t *route.Tables, o Options) *Proof {
 	r, j, w := verify(g, t, o, true)
-	p := &Proof{g: g, t: t, report: r}
+	p := &Proof{g: g, t: t, report: r, once: &sync.Once{}}
 	if !r.OK() {
 		return p
 	}
@@ -93,6 +93,19 @@ func (p *Proof) Tables() *route.Tables { return p.t }
 
 // Graph is the graph that the tables were proved for.
 func (p *Proof) Graph() *fabric.Graph { return p.g }
+
+// For returns the proof for t, which must have the same entries, levels and trees as the proved
+// tables: only their memory may be another (route.Tables.Flat).
+func (p *Proof) For(t *route.Tables) *Proof {
+	q := *p
+	if q.t = t; p.st != nil {
+		st := *p.st
+		j := *st.j
+		j.t, st.j = t, &j
+		q.st = &st
+	}
+	return &q
+}
 
 // Update verifies t for g, given that p holds for the previous graph and
 // tables; d is fabric.Diff of the two graphs. The report is the one that Verify
@@ -400,7 +413,7 @@ func (u *update) proof() *Proof {
 		all |= m
 	}
 	r.VLsUsed = max(bits.OnesCount16(all), 1)
-	return &Proof{g: u.now.g, t: u.now.t, report: r, lazy: true, st: st}
+	return &Proof{g: u.now.g, t: u.now.t, report: r, once: &sync.Once{}, lazy: true, st: st}
 }
 
 // disconnected counts the pairs without a physical path.
@@ -419,12 +432,10 @@ func (j *verifier) disconnected() (n int64) {
 
 // effective is the entry of switch s for l as the switch acts on it.
 func (j *verifier) effective(s int32, l int) byte {
-	row := j.t.LFT[s]
-	limit := int(j.g.Switches[s].LinearFDBCap)
-	if l > int(j.t.TopLID) || l >= len(row) || limit > 0 && l >= limit {
+	if limit := int(j.g.Switches[s].LinearFDBCap); limit > 0 && l >= limit {
 		return route.Drop
 	}
-	return row[l]
+	return j.t.Entry(s, ib.LID(l))
 }
 
 // destination is where packets to l are to arrive; switch -1: nowhere.

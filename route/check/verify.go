@@ -345,16 +345,15 @@ func (j *verifier) depend(w *scratch, l int, dst int32, port uint8, isCA bool) {
 func (j *verifier) transpose(w *scratch, lo int) {
 	n := j.n
 	for s := range n {
-		end := lo + route.BlockLen
-		row := j.t.LFT[s]
-		end = min(end, len(row), int(j.t.TopLID)+1)
+		part := j.t.Part(int32(s), lo/route.BlockLen)
+		end := min(lo+len(part), int(j.t.TopLID)+1)
 		if limit := int(j.g.Switches[s].LinearFDBCap); limit > 0 {
 			end = min(end, limit)
 		}
 		i := 0
 		if lo < end {
 			at := s
-			for _, p := range row[lo:end] {
+			for _, p := range part[:end-lo] {
 				w.tile[at] = p
 				at += n
 			}

@@ -140,7 +140,6 @@ func (m *memo) holds(g *fabric.Graph) bool {
 
 // forwards reports whether the memo is of the very tables t, row by row.
 func (m *memo) forwards(t *route.Tables) bool {
-	row := func(a, b []byte) bool { return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0]) }
 	return m.t.TopLID == t.TopLID && m.t.NumVLs == t.NumVLs && m.t.Lanes == t.Lanes && m.t.NumClasses == t.NumClasses &&
-		slices.EqualFunc(m.t.LFT, t.LFT, row) && slices.Equal(m.t.SL, t.SL) && slices.Equal(m.t.Class, t.Class)
+		m.t.SameEntries(t, false) && slices.Equal(m.t.SL, t.SL) && slices.Equal(m.t.Class, t.Class)
 }

@@ -95,7 +95,7 @@ func (m *mover) planned(r *Result) error {
 		Workers: m.o.Workers, SwitchLifetime: m.o.SwitchLifetime, HOQLife: m.o.HOQLife, RepathTime: m.o.RepathTime, Before: m.g,
 	}
 	to.Proved, to.ProvedOrder = r.Proof.Dependencies()
-	p := transition.New(r.Graph, m.t, r.Tables, to)
+	p := transition.New(r.Graph, m.t.Flat(), r.Tables.Flat(), to)
 	r.Reason = p.Reason
 	switch {
 	case m.o.NoWait && r.NeedsRepath:

@@ -145,7 +145,7 @@ func shuffled(p *check.Proof, rnd func(k int) int) *route.Tables {
 }
 
 func entries(t *route.Tables, l ib.LID) []byte {
-	col := make([]byte, len(t.LFT))
+	col := make([]byte, t.Switches())
 	for s := range col {
 		col[s] = t.Entry(int32(s), l)
 	}

@@ -135,7 +135,7 @@ func padded(t, u *route.Tables) *route.Tables {
 	c := t.Clone()
 	c.TopLID = u.TopLID
 	for s := range c.LFT {
-		for len(c.LFT[s]) < len(u.LFT[s]) {
+		for len(c.LFT[s]) < len(u.Row(int32(s))) {
 			c.LFT[s] = append(c.LFT[s], route.Drop)
 		}
 	}

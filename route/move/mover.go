@@ -347,30 +347,11 @@ func (m *mover) changed() []*column {
 	return list
 }
 
-// tables are t with the changed columns written into copies of the rows.
+// tables are t with the changed columns.
 func (m *mover) tables(cols []*column) *route.Tables {
-	t := *m.t
-	t.Memo = nil
-	t.TopLID = max(t.TopLID, m.top)
-	t.LFT = make([][]byte, m.n)
-	w := route.RowLen(t.TopLID)
-	route.ForEach(m.o.Workers, m.n, func(_, s int) {
-		row, own := m.t.LFT[s], false
-		if len(row) < w {
-			row, own = make([]byte, w), true
-			for k := copy(row, m.t.LFT[s]); k < w; k++ {
-				row[k] = route.Drop
-			}
-		}
-		for _, c := range cols {
-			if e := c.now[s]; e != c.old[s] {
-				if !own {
-					row, own = slices.Clone(row), true
-				}
-				row[c.lid] = e
-			}
-		}
-		t.LFT[s] = row
-	})
-	return &t
+	list := make([]route.Column, len(cols))
+	for i, c := range cols {
+		list[i] = route.Column{LID: c.lid, Entries: c.now}
+	}
+	return m.t.WithColumns(m.top, list)
 }

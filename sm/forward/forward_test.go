@@ -4,7 +4,10 @@ import (
 	"bytes"
 	"testing"
 
+	"heddle/ib"
 	"heddle/ib/smp"
+	"heddle/internal/need"
+	"heddle/internal/routetest"
 	"heddle/route"
 )
 
@@ -28,12 +31,12 @@ func TestLinearKnown(t *testing.T) {
 		t.Errorf("a switch that forwards nothing: %v", r)
 	}
 	l.Top = 2*route.BlockLen - 1
-	l.Set(1, block(7), nil)
+	l.Set(1, block(7))
 	if l.Installed() != nil {
 		t.Error("block 0 is in force and not known")
 	}
-	l.Set(0, block(5), nil)
-	l.Set(3, block(9), nil)
+	l.Set(0, block(5))
+	l.Set(3, block(9))
 	if r := l.Installed(); len(r) != 2*route.BlockLen || r[0] != 5 || r[route.BlockLen] != 7 {
 		t.Errorf("row of %d", len(r))
 	}
@@ -41,7 +44,7 @@ func TestLinearKnown(t *testing.T) {
 	if l.Installed() != nil {
 		t.Error("block 1 is in force and forgotten")
 	}
-	l.Set(1, block(8), nil)
+	l.Set(1, block(8))
 	if l.ForgetAbove(l.Top); BitGet(l.Known, 3) || !BitGet(l.Known, 1) {
 		t.Error("what is above the top is to be forgotten, no more")
 	}
@@ -55,21 +58,83 @@ func TestLinearShared(t *testing.T) {
 	shared := bytes.Repeat([]byte{1}, 2*route.BlockLen)
 	l := &Linear{Top: 2*route.BlockLen - 1}
 	l.Adopt(shared)
-	l.Set(0, block(1), nil)
+	l.Set(0, block(1))
 	if &l.Row[0] != &shared[0] {
 		t.Error("the same content made a copy")
 	}
-	l.Set(0, block(2), nil)
+	l.Set(0, block(2))
 	if shared[0] != 1 || l.Installed() != nil && l.Installed()[0] != 2 {
 		t.Error("the shared row was written")
 	}
-	// A write that leads to another shared row takes that one.
-	next := bytes.Clone(shared)
-	copy(next[route.BlockLen:], block(4)[:])
-	m := &Linear{Top: 2*route.BlockLen - 1}
-	m.Adopt(shared)
-	if m.Set(1, block(4), next); &m.Row[0] != &next[0] || !m.Shared {
-		t.Error("the row that was aimed at is not taken")
+}
+
+// TestLinearMoves: a switch whose row is shared reads as one that has a row of its own, whatever is
+// written, forgotten and moved; and no row or table that it shares is changed. What it holds
+// after a move of which all was acknowledged are the tables of the move.
+func TestLinearMoves(t *testing.T) {
+	for _, seed := range need.Seeds(100, 2000) {
+		rnd := routetest.Draws(seed)
+		const blocks, n = 20, 3
+		tb := route.New("some", n, blocks*route.BlockLen-1)
+		shared, at := tb.Clone(), int32(rnd(n))
+		l, own := &Linear{Top: tb.TopLID}, &Linear{Top: tb.TopLID}
+		for b := range blocks {
+			for _, x := range []*Linear{l, own} {
+				x.Set(b, (*[route.BlockLen]byte)(tb.Part(at, b)))
+			}
+		}
+		l.Adopt(tb.LFT[at])
+		write := func(b int, data []byte) {
+			l.Set(b, (*[route.BlockLen]byte)(data))
+			own.Set(b, (*[route.BlockLen]byte)(data))
+		}
+		set := tb // what the switch is to hold
+		for step := range 60 {
+			switch rnd(8) {
+			case 0: // another manager, or an answer that was lost
+				b := rnd(blocks)
+				if rnd(2) == 0 {
+					l.Forget(b)
+					own.Forget(b)
+				}
+				write(b, block(byte(rnd(3)))[:])
+			case 1:
+				flat := set.Flat()
+				if l.Flatten(set, flat); l.newer() {
+					t.Fatalf("HEDDLE_SEED=%d step %d: not all is in the row", seed, step)
+				}
+				set = flat
+			default:
+				lid := 1 + rnd(blocks*route.BlockLen-1)
+				now := set.WithColumns(set.TopLID, []route.Column{{LID: ib.LID(lid), Entries: []byte{byte(rnd(9)), byte(rnd(9)), byte(rnd(9))}}})
+				b := lid / route.BlockLen
+				acked := rnd(6) > 0
+				if acked {
+					write(b, now.Part(at, b))
+				}
+				follows := l.Shared && l.Full && set.HasRow(at, l.Row) && (l.tables == set || l.tables == nil && !set.Banded())
+				follows = follows && len(l.patch) == 0 || len(l.patch) == 1 && l.patch[uint16(b)] != nil && follows
+				l.Follow(set, now, at, []uint16{uint16(b)})
+				if follows && acked && (l.tables != now || len(l.patch) > 0) {
+					t.Fatalf("HEDDLE_SEED=%d step %d: it does not hold the tables of the move", seed, step)
+				}
+				set = now
+			}
+			for b := range blocks {
+				if have, want := l.Block(b), own.Block(b); !bytes.Equal(have, want) {
+					t.Fatalf("HEDDLE_SEED=%d step %d block %d: %v, want %v", seed, step, b, have, want)
+				}
+			}
+			if lid := ib.LID(rnd(blocks * route.BlockLen)); l.Holds(lid, 1) != own.Holds(lid, 1) {
+				t.Fatalf("HEDDLE_SEED=%d step %d: LID %d", seed, step, lid)
+			}
+		}
+		if !bytes.Equal(l.Installed(), own.Installed()) {
+			t.Fatalf("HEDDLE_SEED=%d: the rows at the end", seed)
+		}
+		if !tb.Equal(shared) {
+			t.Fatalf("HEDDLE_SEED=%d: the shared row was written", seed)
+		}
 	}
 }
 

@@ -12,7 +12,9 @@ import (
 )
 
 // Linear is what a switch holds as far as this mastership has read it back or
-// had it acknowledged. Blocks that are neither are not known.
+// had it acknowledged. Blocks that are neither are not known. What they hold is
+// in Row, unless a block is newer in banded tables or by itself: so a LID that moves
+// costs a block, and no row.
 type Linear struct {
 	Row     []byte // whole blocks; shared rows are never written
 	Shared  bool   // row belongs to published tables
@@ -23,7 +25,15 @@ type Linear struct {
 	Raised  ib.LID   // what top may be instead, as a Set of it was not answered; 0: nothing
 	Recent  []uint64 // written less than mad.LateCopy before wrote
 	Wrote   mad.Time // when a block was last written; meaningful if recent is not empty
+
+	tables *route.Tables // banded tables that have Row among their rows; nil: none
+	at     int32         // the switch there
+	// patch has blocks that are newer than both; only where Row is shared.
+	patch map[uint16]*[route.BlockLen]byte
 }
+
+// maxPatch is how many blocks of a shared row may be newer than the row before it is copied.
+const maxPatch = 16
 
 // BitGet reports whether bit i of a set is on.
 func BitGet(b []uint64, i int) bool { return i>>6 < len(b) && b[i>>6]&(1<<(i&63)) != 0 }
@@ -42,25 +52,99 @@ func bitClear(b []uint64, i int) {
 	}
 }
 
-// Set notes the content of block b. toward, if not nil, is a shared row that this write
-// may make the switch's: then it need not have one of its own for a while.
-func (l *Linear) Set(b int, data *[route.BlockLen]byte, toward []byte) {
+// Block is the content of block b, known or not; nil if Row does not reach it. It is not to be
+// changed.
+func (l *Linear) Block(b int) []byte {
+	if p := l.patch[uint16(b)]; p != nil {
+		return p[:]
+	}
 	at, end := b*route.BlockLen, (b+1)*route.BlockLen
-	if l.Shared && end <= len(l.Row) && len(toward) == len(l.Row) && [route.BlockLen]byte(toward[at:end]) == *data &&
-		bytes.Equal(toward[:at], l.Row[:at]) && bytes.Equal(toward[end:], l.Row[end:]) {
-		l.Row = toward
+	if end > len(l.Row) {
+		return nil
 	}
-	if l.Shared && (end > len(l.Row) || [route.BlockLen]byte(l.Row[end-route.BlockLen:end]) != *data) {
-		l.Row = append([]byte(nil), l.Row...)
-		l.Shared, l.Full = false, false
+	if l.tables != nil {
+		return l.tables.Part(l.at, b)
 	}
-	if !l.Shared {
-		for len(l.Row) < end {
-			l.Row = append(l.Row, route.Drop)
-		}
-		copy(l.Row[end-route.BlockLen:end], data[:])
+	return l.Row[at:end:end]
+}
+
+// Holds reports whether a LID is known to have an entry.
+func (l *Linear) Holds(lid ib.LID, entry byte) bool {
+	b := int(lid) / route.BlockLen
+	if !BitGet(l.Known, b) || lid > l.Top {
+		return false
 	}
+	data := l.Block(b)
+	return data != nil && data[int(lid)%route.BlockLen] == entry
+}
+
+// Set notes the content of block b.
+func (l *Linear) Set(b int, data *[route.BlockLen]byte) {
 	BitSet(&l.Known, b)
+	have := l.Block(b)
+	switch {
+	case have != nil && [route.BlockLen]byte(have) == *data:
+		return
+	case l.Shared && have != nil && len(l.patch) < maxPatch:
+		if l.patch == nil {
+			l.patch = map[uint16]*[route.BlockLen]byte{}
+		}
+		c := *data
+		l.patch[uint16(b)] = &c
+		return
+	case l.Shared:
+		l.own()
+	}
+	end := (b + 1) * route.BlockLen
+	for len(l.Row) < end {
+		l.Row = append(l.Row, route.Drop)
+	}
+	copy(l.Row[end-route.BlockLen:end], data[:])
+}
+
+// own makes Row a copy that has everything.
+func (l *Linear) own() {
+	row := make([]byte, 0, len(l.Row))
+	for b := range len(l.Row) / route.BlockLen {
+		row = append(row, l.Block(b)...)
+	}
+	l.Row, l.Shared, l.tables, l.patch = row, false, nil, nil
+}
+
+// newer reports whether something is newer than Row.
+func (l *Linear) newer() bool { return l.tables != nil || len(l.patch) > 0 }
+
+// Follow makes now, banded tables, what the switch holds, if it held was, from which now derives, and
+// every block of the list, which has all in which they differ, is known to be as in now. at is
+// the index of the switch in both.
+func (l *Linear) Follow(was, now *route.Tables, at int32, blocks []uint16) {
+	if l.tables != was && (l.tables != nil || was.Banded()) || !l.Shared || !l.Full || !now.HasRow(at, l.Row) {
+		return
+	}
+	found := 0
+	for _, b := range blocks {
+		if !BitGet(l.Known, int(b)) || !bytes.Equal(l.Block(int(b)), now.Part(at, int(b))) {
+			return
+		}
+		if l.patch[b] != nil {
+			found++
+		}
+	}
+	if found == len(l.patch) {
+		l.tables, l.at, l.patch = now, at, nil
+	}
+}
+
+// Flatten puts everything into Row. flat has rows with the entries of the banded tables of; Row is
+// the one there if the switch holds it.
+func (l *Linear) Flatten(of, flat *route.Tables) {
+	switch {
+	case !l.newer():
+	case l.tables == of && len(l.patch) == 0 && l.at < int32(len(flat.LFT)) && len(flat.LFT[l.at]) == len(l.Row):
+		l.Row, l.tables = flat.LFT[l.at], nil
+	default:
+		l.own()
+	}
 }
 
 // Forget says that the content of block b is not known any more.
@@ -92,6 +176,9 @@ func (l *Linear) Installed() []byte {
 	if l == nil {
 		return nil
 	}
+	if l.newer() {
+		l.own()
+	}
 	if l.Top == 0 {
 		return []byte{}
 	}
@@ -111,4 +198,10 @@ func (l *Linear) Installed() []byte {
 // Adopt shares the rows of tables that are known to be installed in full.
 func (l *Linear) Adopt(row []byte) {
 	l.Row, l.Shared, l.Full = row, true, true
+	l.tables, l.patch = nil, nil
+}
+
+// Has reports whether the switch holds a row, and shares its memory.
+func (l *Linear) Has(row []byte) bool {
+	return !l.newer() && l.Full && len(l.Row) == len(row) && &l.Row[0] == &row[0]
 }

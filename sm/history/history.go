@@ -114,6 +114,15 @@ func (h *History) EndMove(now mad.Time, was, is *route.Tables) {
 	}
 }
 
+// Flattened tells that flat, with rows, is in use instead of tables with the same entries.
+func (h *History) Flattened(was, flat *route.Tables) {
+	for i := range h.states {
+		if s := &h.states[i]; s.tables == was {
+			s.tables = flat
+		}
+	}
+}
+
 // Abandon notes that no more entries are written of the states that a transition was about to
 // reach.
 func (h *History) Abandon(now mad.Time) {
@@ -147,7 +156,7 @@ func (h *History) drop(now mad.Time, most int) {
 func (h *History) Recent(now mad.Time, g *fabric.Graph) (list []transition.Recent) {
 	h.drop(now, len(h.states))
 	for _, s := range h.states {
-		t := s.tables
+		t := s.tables.Flat()
 		if s.graph != g {
 			t = t.Follow(s.graph, g)
 		}
@@ -158,6 +167,11 @@ func (h *History) Recent(now mad.Time, g *fabric.Graph) (list []transition.Recen
 		list = append(list, r)
 	}
 	return list
+}
+
+// Any reports whether a packet may remember a state.
+func (h *History) Any(now mad.Time) bool {
+	return slices.ContainsFunc(h.states, func(s state) bool { return h.remembers(now, &s) })
 }
 
 // Left is how long it takes until no packet remembers a state that was left; 0 if none does.

@@ -54,11 +54,7 @@ func (x *Installer) linearSet(it work.Item, comp *mad.Completion) {
 		x.Sweeper.SetFailed(it.Node(), -1, "Set(LinearForwardingTable)", err)
 		return
 	}
-	var toward []byte
-	if m := x.change.moves; m != nil && n.GraphSwitch >= 0 && int(n.GraphSwitch) < len(m.Tables.LFT) {
-		toward = m.Tables.LFT[n.GraphSwitch]
-	}
-	l.Set(b, (*[route.BlockLen]byte)(smp.Data(comp.Request)), toward)
+	l.Set(b, (*[route.BlockLen]byte)(smp.Data(comp.Request)))
 	// The network may deliver an older copy of a Set late. Where two writes of one block come
 	// close to each other, it is read again later.
 	if x.Now.Sub(l.Wrote) >= mad.LateCopy {
@@ -84,7 +80,7 @@ func (x *Installer) linearRead(it work.Item, comp *mad.Completion) {
 	case err != nil:
 		x.Sweeper.SetFailed(it.Node(), -1, "reading back the forwarding table", err)
 	default:
-		n.LFT.Set(int(it.Extra()), (*[route.BlockLen]byte)(smp.Data(comp.MAD)), nil)
+		n.LFT.Set(int(it.Extra()), (*[route.BlockLen]byte)(smp.Data(comp.MAD)))
 	}
 }
 

@@ -60,7 +60,7 @@ func (x *Installer) missed(s *job.Solution, d *fabric.Delta) (left []transition.
 			continue
 		}
 		guid := was.Switches[i].GUID
-		o := &excluded{row: s.Tables.LFT[i]}
+		o := &excluded{row: s.Tables.Row(int32(i))}
 		if l := x.linear[guid]; l != nil && l.Installed() != nil {
 			o.row = l.Installed()
 			l.Shared = true

@@ -303,8 +303,9 @@ func (x *Installer) moved() {
 
 // Moved makes the tables that LIDs moved to the installed ones, with the graph as it is now.
 func (x *Installer) Moved(r *move.Result) {
+	was := x.wanted
 	x.wanted = r.Tables
-	x.shareRows()
+	x.follow(was, r.Blocks)
 	x.served = &job.Solution{Graph: x.Fabric.Graph, Tables: r.Tables}
 	x.current = &job.Solution{Graph: r.Graph, Tables: r.Tables, Proof: r.Proof}
 	x.Drop()

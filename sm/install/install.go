@@ -165,6 +165,7 @@ func (x *Installer) Told() *route.Tables {
 
 // Rows returns the installed rows of the switches of the graph, without multicast trees.
 func (x *Installer) Rows() *route.Tables {
+	x.flatten()
 	t := &route.Tables{Engine: "installed", LFT: make([][]byte, len(x.Fabric.Graph.Switches)), NumVLs: 1}
 	for s, ni := range x.Fabric.SwitchNode {
 		l := x.Fabric.Nodes[ni].LFT
@@ -174,6 +175,25 @@ func (x *Installer) Rows() *route.Tables {
 		}
 	}
 	return t
+}
+
+// flatten gives all tables rows, for jobs that route: after moves of LIDs they have bands.
+func (x *Installer) flatten() {
+	if x.wanted == nil || !x.wanted.Banded() {
+		return
+	}
+	was, flat := x.wanted, x.wanted.Flat()
+	x.wanted = flat
+	if s := x.served; s != nil && s.Tables == was {
+		x.served = &job.Solution{Graph: s.Graph, Tables: flat}
+	}
+	if s := x.current; s != nil && s.Tables == was {
+		x.current = &job.Solution{Graph: s.Graph, Tables: flat, Proof: s.Proof.For(flat)}
+	}
+	x.past.Flattened(was, flat)
+	for _, l := range x.linear {
+		l.Flatten(was, flat)
+	}
 }
 
 // Take joins a switch of a new discovery with what is known of its tables. With reset it shows
@@ -268,12 +288,29 @@ func (x *Installer) shareRows() {
 	for s, ni := range x.Fabric.SwitchNode {
 		l := x.Fabric.Nodes[ni].LFT
 		row := x.wanted.LFT[s]
-		if l.Full && len(l.Row) == len(row) && &l.Row[0] == &row[0] {
+		if l.Has(row) || !x.rowWritten(ni) {
 			continue
 		}
-		if len(l.Row) >= len(row) && x.rowWritten(ni) && bytes.Equal(l.Row[:len(row)], row) {
+		if have := l.Installed(); len(have) >= len(row) && bytes.Equal(have[:len(row)], row) {
 			l.Adopt(row)
 		}
+	}
+}
+
+// follow lets what is installed point at the wanted tables, which derive from was by moves that
+// wrote blocks: a list by switch, block.
+func (x *Installer) follow(was *route.Tables, blocks []route.BlockDiff) {
+	if !x.wanted.Banded() {
+		x.shareRows()
+		return
+	}
+	var list []uint16
+	for s, ni := range x.Fabric.SwitchNode {
+		list = list[:0]
+		for ; len(blocks) > 0 && blocks[0].Switch <= int32(s); blocks = blocks[1:] {
+			list = append(list, blocks[0].Block)
+		}
+		x.Fabric.Nodes[ni].LFT.Follow(was, x.wanted, int32(s), list)
 	}
 }
 

@@ -57,7 +57,7 @@ func (x *Installer) rememberMoves(r *move.Result, list []move.Request) {
 		}
 	}
 	t := r.Tables
-	most := min(max(recentMoves/(max(len(t.LFT), 1)*route.RowLen(t.TopLID)), 8), 64)
+	most := min(max(recentMoves/(max(t.Switches(), 1)*route.RowLen(t.TopLID)), 8), 64)
 	x.past.BeginMove(x.Now, x.Fabric.Graph, x.served.Tables, t, lids, hops, most-2)
 }
 
@@ -124,5 +124,5 @@ func (x *Installer) MovesMix(r *move.Result) bool {
 		return true
 	}
 	return len(r.Stages) == 0 || r.Local ||
-		r.Held == 0 && len(r.Discarded) == 0 && !x.lanesUnsure && !x.levelsHeld() && len(x.Recent()) == 0
+		r.Held == 0 && len(r.Discarded) == 0 && !x.lanesUnsure && !x.levelsHeld() && !x.past.Any(x.Now)
 }

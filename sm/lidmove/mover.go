@@ -174,7 +174,8 @@ func (m *Mover) Continue() bool {
 	if why != "" {
 		m.LeaveToSweep(why, false)
 		if r.Move.Proof.OK() {
-			m.needs.Router.Aim(&job.Solution{Graph: r.Move.Graph, Tables: r.Move.Tables, Proof: r.Move.Proof})
+			t := r.Move.Tables.Flat() // sweeps read rows
+			m.needs.Router.Aim(&job.Solution{Graph: r.Move.Graph, Tables: t, Proof: r.Move.Proof.For(t)})
 		}
 		return true
 	}

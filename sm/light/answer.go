@@ -137,11 +137,10 @@ func (s *Sweep) answeredBlock(it work.Item, comp *mad.Completion) {
 		return
 	}
 	data := (*[route.BlockLen]byte)(smp.Data(comp.MAD))
-	at := b * route.BlockLen
-	if at+route.BlockLen <= len(l.Row) && [route.BlockLen]byte(l.Row[at:at+route.BlockLen]) == *data {
+	if have := l.Block(b); have != nil && [route.BlockLen]byte(have) == *data {
 		return
 	}
-	l.Set(b, data, nil)
+	l.Set(b, data)
 	s.Notify(notice.Notice{
 		Kind: notice.KindForeignChange, Level: notice.Warn, Where: s.Fabric.Where(n, -1),
 		Text: "a block of its forwarding table is not what was written; it is written again",

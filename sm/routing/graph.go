@@ -6,9 +6,7 @@ import (
 
 	"heddle/fabric"
 	"heddle/ib"
-	"heddle/route"
 	"heddle/route/move"
-	"heddle/sm/forward"
 	"heddle/sm/job"
 	"heddle/sm/notice"
 )
@@ -79,9 +77,7 @@ func (r *Router) RoutedAt(l ib.LID, port ib.GUID) bool {
 		return true
 	}
 	for s, ni := range f.SwitchNode {
-		x := f.Nodes[ni].LFT
-		if x == nil || !forward.BitGet(x.Known, int(l)/route.BlockLen) || int(l) >= len(x.Row) || l > x.Top ||
-			x.Row[l] != served.Tables.Entry(int32(s), l) {
+		if x := f.Nodes[ni].LFT; x == nil || !x.Holds(l, served.Tables.Entry(int32(s), l)) {
 			return false
 		}
 	}
