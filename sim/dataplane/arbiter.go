@@ -12,7 +12,7 @@ type candidate struct{ queue, packet, input int32 }
 // large ones without end; if it only has to be read for another output first, the
 // turn passes. ok is false if there is no packet, or it lacks credits: then the
 // credit event is arranged.
-func (e *Engine) candidateOf(oi int32, o *outPort, vl uint8) (c candidate, ok bool) {
+func (e *part) candidateOf(oi int32, o *outPort, vl uint8) (c candidate, ok bool) {
 	ol := oi*e.stride + int32(vl)
 	l := &e.outLanes[ol]
 	c = e.inTurn(ol, o, vl, e.noneBusy)
@@ -41,7 +41,7 @@ func (e *Engine) candidateOf(oi int32, o *outPort, vl uint8) (c candidate, ok bo
 
 // inTurn finds the packet whose turn it is among inputs that are not busy; the
 // input is -1 if there is none.
-func (e *Engine) inTurn(ol int32, o *outPort, vl uint8, busy []uint64) candidate {
+func (e *part) inTurn(ol int32, o *outPort, vl uint8, busy []uint64) candidate {
 	nd := &e.nodes[o.node]
 	reqs := e.requests[ol*e.words:][:e.words]
 	if e.cfg.Choice == OldestFirst {
@@ -81,7 +81,7 @@ func nextInput(reqs, busy []uint64, last uint8) int32 {
 }
 
 // headFor finds the queue of input i whose head is for a lane of an output.
-func (e *Engine) headFor(i int32, out, vl uint8) candidate {
+func (e *part) headFor(i int32, out, vl uint8) candidate {
 	if q := e.queueOf(i, vl, out); e.isFor(q, out, vl) { // mostly lanes stay
 		return candidate{q, e.inLanes[q].head, i}
 	}
@@ -94,7 +94,7 @@ func (e *Engine) headFor(i int32, out, vl uint8) candidate {
 }
 
 // isFor reports whether a queue's head waits for a lane of an output.
-func (e *Engine) isFor(q int32, out, vl uint8) bool {
+func (e *part) isFor(q int32, out, vl uint8) bool {
 	h := e.inLanes[q].head
 	if h < 0 {
 		return false
@@ -110,7 +110,7 @@ func (e *Engine) isFor(q int32, out, vl uint8) bool {
 }
 
 // oldest is the head that has waited longest; of equals that of the lowest input.
-func (e *Engine) oldest(nd *node, o *outPort, vl uint8, reqs, busy []uint64) candidate {
+func (e *part) oldest(nd *node, o *outPort, vl uint8, reqs, busy []uint64) candidate {
 	best, first := candidate{input: -1}, Never
 	for w := range reqs {
 		for m := reqs[w] &^ busy[w]; m != 0; m &= m - 1 {
@@ -125,7 +125,7 @@ func (e *Engine) oldest(nd *node, o *outPort, vl uint8, reqs, busy []uint64) can
 
 // arbitrate starts a transmission at a port that is free and has a packet whose
 // credits are there.
-func (e *Engine) arbitrate(oi int32) {
+func (e *part) arbitrate(oi int32) {
 	o := &e.out[oi]
 	if o.busy > e.now || o.lanes == 0 || !o.active {
 		return
@@ -171,7 +171,7 @@ func (e *Engine) arbitrate(oi int32) {
 }
 
 // next is the packet that a lane of a switch or host would send now.
-func (e *Engine) next(oi int32, o *outPort, vl uint8) (candidate, bool) {
+func (e *part) next(oi int32, o *outPort, vl uint8) (candidate, bool) {
 	if o.source >= 0 {
 		return e.candidateOfHost(oi, o, vl)
 	}

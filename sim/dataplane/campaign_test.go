@@ -26,6 +26,7 @@ type trial struct {
 	lossy  bool // something was done that may lose packets
 	last   map[[2]int]uint32
 	broken string
+	calls  uint64    // of hooks, summed up in their order
 	routes [][]uint8 // at the start
 }
 
@@ -34,11 +35,18 @@ type trial struct {
 // latency, no loss without a cause, and after the end nothing is left unless a
 // deadlock was reported, whose circle must be one.
 func TestCampaign(t *testing.T) {
-	deadlocks, drained := 0, 0
+	deadlocks, drained, windows := 0, 0, uint64(0)
 	seeds := need.Seeds(150, 3000)
 	for _, seed := range seeds {
-		x := newTrial(t, seed)
+		x := newTrial(t, seed, 1)
 		hash := x.run(t)
+		if n := []int{2, 3, 8}[seed%3]; x.broken == "" {
+			y := newTrial(t, seed, n)
+			if h := y.run(t); h != hash || y.story() != x.story() {
+				t.Fatalf("seed %d: with %d workers %s\n%s\nwith one\n%s", seed, n, y.broken, y.story(), x.story())
+			}
+			windows += y.e.workers.windows
+		}
 		if x.broken != "" {
 			t.Fatalf("seed %d: %s", seed, x.broken)
 		}
@@ -48,20 +56,20 @@ func TestCampaign(t *testing.T) {
 			drained++
 		}
 		if seed%8 == 0 {
-			y := newTrial(t, seed)
-			y.e.det.every = 0 // the detector changes nothing
+			y := newTrial(t, seed, 1)
+			y.e.watch(0) // the detector changes nothing
 			if h := y.run(t); h != hash {
 				t.Fatalf("seed %d: hash %x, and %x without the detector", seed, hash, h)
 			}
 		}
 	}
-	t.Logf("%d trials: %d drained, %d deadlocks", len(seeds), drained, deadlocks)
+	t.Logf("%d trials: %d drained, %d deadlocks, %d windows", len(seeds), drained, deadlocks, windows)
 	if len(seeds) >= 100 && (deadlocks == 0 || drained < deadlocks) {
 		t.Errorf("the trials do not try much")
 	}
 }
 
-func newTrial(t *testing.T, seed uint64) *trial {
+func newTrial(t *testing.T, seed uint64, workers int) *trial {
 	r := rand.New(rand.NewPCG(seed, 99))
 	x := &trial{seed: seed, r: r, lanes: 1 + r.IntN(4), last: map[[2]int]uint32{}}
 	x.n, x.hosts = randomNet(r)
@@ -97,7 +105,9 @@ func newTrial(t *testing.T, seed uint64) *trial {
 	}
 	x.arbitrations()
 	x.groups()
+	c.Workers = workers
 	x.e = mustNew(t, &x.n.Topology, x.p, c)
+	x.e.workers.always = seed%2 == 0
 	x.e.SetHooks(Hooks{OnDeliver: x.delivered, OnDrop: x.dropped})
 	for h := range x.hosts {
 		if r.IntN(4) == 0 {
@@ -118,6 +128,9 @@ func (x *trial) stream(h int) Stream {
 		Src: h, SL: ib.SL(r.IntN(16)), Bytes: []int{30, 64, 290, 1050, rc2k}[r.IntN(5)], Start: Time(r.IntN(20)) * Microsecond,
 		End: trialTime, Arrival: Arrival(r.IntN(5)), Gap: Time(200+r.IntN(2000)) * Nanosecond, On: 5 * Microsecond, Off: 3 * Microsecond,
 		Window: 1 + r.IntN(9), AckDelay: Time(r.IntN(3)) * Microsecond,
+	}
+	if x.seed%4 < 2 && s.AckDelay == 0 {
+		s.AckDelay = 700 * Nanosecond // what is known at once leaves no time for windows
 	}
 	if x.heavy {
 		s.Bytes, s.Arrival, s.Gap, s.To = rc2k, Saturated, 0, ToAny()
@@ -199,6 +212,7 @@ func (x *trial) fail(format string, args ...any) {
 }
 
 func (x *trial) delivered(d *Delivery) {
+	x.calls = x.calls*31 + uint64(d.At)*7 + uint64(d.Stream)*3 + uint64(d.Seq)
 	k := [2]int{d.Stream, d.Host}
 	if last, ok := x.last[k]; ok && d.Seq <= last && !x.moved {
 		x.fail("%v: stream %d: packet %d comes after %d to host %d", d.At, d.Stream, d.Seq, last, d.Host)
@@ -214,6 +228,7 @@ func (x *trial) delivered(d *Delivery) {
 }
 
 func (x *trial) dropped(d *Drop) {
+	x.calls = x.calls*31 + uint64(d.At)*7 + uint64(d.Stream)*3 + uint64(d.Seq)*5 + uint64(d.Cause)
 	group := d.DLID.IsMulticast()
 	if d.Cause != SourceFull && !x.lossy && !(group && d.Cause == NoRoute) {
 		x.fail("%v: stream %d: packet %d lost at %v: %v", d.At, d.Stream, d.Seq, d.Port, d.Cause)
@@ -314,6 +329,11 @@ func (x *trial) heal() {
 	}
 }
 
+// story is all that must not depend on the number of workers.
+func (x *trial) story() string {
+	return fmt.Sprintf("%s hooks %x %s", story(x.e), x.calls, x.broken)
+}
+
 func (x *trial) check() {
 	if err := x.e.Check(); err != nil {
 		x.fail("%v: %v", x.e.Now(), err)
@@ -362,8 +382,8 @@ func (x *trial) run(t *testing.T) uint64 {
 				x.fail("no circle: %v", d)
 			}
 		}
-	} else if x.e.Live() > 0 || x.e.q.Len() > 0 {
-		x.fail("%d packets left, %d events, no deadlock", x.e.Live(), x.e.q.Len())
+	} else if next := x.e.Next(); x.e.Live() > 0 || next != Never {
+		x.fail("%d packets left, next event at %v, no deadlock", x.e.Live(), next)
 	}
 	return x.e.Stats().Hash
 }

@@ -3,7 +3,7 @@ package dataplane
 import "fmt"
 
 // checkStart is the assertion at each start: no buffer is overrun.
-func (e *Engine) checkStart(oi, ol int32) {
+func (e *part) checkStart(oi, ol int32) {
 	l := &e.outLanes[ol]
 	if n := e.available(l); n < 0 && l.capacity > 0 {
 		panic(fmt.Sprintf("dataplane: %v: %s sends %d blocks more than lane %d has credits for", e.now, e.top.PortName(e.ref(oi)), -n, ol%e.stride))
@@ -17,55 +17,46 @@ func (e *Engine) checkStart(oi, ol int32) {
 func (e *Engine) Check() error {
 	blocks := make([]int32, len(e.outLanes)) // taken, by the sender's lane
 	live := uint64(0)
-	count := func(i, id int32) {
-		p := &e.packets[id]
-		if e.in[i].up >= 0 {
-			blocks[e.in[i].up*e.stride+int32(p.lane)] += int32(p.blocks)
-		}
-		live++
-	}
-	for ev := range e.q.All {
-		i := int32(ev.Key & (1<<keyBits - 1))
-		switch ev.Key &^ (1<<keyBits - 1) {
-		case evEligible:
-			count(i, ev.Arg)
-		case evDeliver:
-			if e.packets[ev.Arg].flags&flagUnread != 0 {
-				count(e.hosts[i].port, ev.Arg)
-			} else {
-				live++ // its blocks are in a read
-			}
-		}
+	for _, p := range e.parts {
+		live += p.countEvents(blocks)
 	}
 	for qi := range e.inLanes {
 		i, n := e.inputOf(int32(qi)), 0
-		for id := e.inLanes[qi].head; id >= 0; id = e.packets[id].next {
-			count(i, id)
-			if n++; n > len(e.packets) {
+		own := e.partOf(i)
+		for id := e.inLanes[qi].head; id >= 0; id = own.packets[id].next {
+			own.countPacket(blocks, i, id)
+			live++
+			if n++; n > len(own.packets) {
 				return fmt.Errorf("dataplane: queue %d is a circle", qi)
 			}
 		}
 	}
 	for h := range e.hosts {
-		for id := e.hosts[h].held.head; id >= 0; id = e.packets[id].next {
-			count(e.hosts[h].port, id)
-		}
-	}
-	for s := range e.sendq {
-		for id := e.sendq[s].q.head; id >= 0; id = e.packets[id].next {
+		own := e.partOfHost(h)
+		for id := e.hosts[h].held.head; id >= 0; id = own.packets[id].next {
+			own.countPacket(blocks, e.hosts[h].port, id)
 			live++
 		}
 	}
-	if live != e.stat.live {
-		return fmt.Errorf("dataplane: %d packets found, %d counted", live, e.stat.live)
+	for _, p := range e.parts {
+		for s := range p.sendq {
+			for id := p.sendq[s].q.head; id >= 0; id = p.packets[id].next {
+				live++
+			}
+		}
 	}
-	if s := e.stat; s.made+s.Created+s.Copies != s.gone+s.Delivered+s.Drops()+live {
+	s := e.Stats()
+	if live != s.live {
+		return fmt.Errorf("dataplane: %d packets found, %d counted", live, s.live)
+	}
+	if s.made+s.Created+s.Copies != s.gone+s.Delivered+s.Drops()+live {
 		return fmt.Errorf("dataplane: %d packets made, %d delivered or lost, %d on their way", s.made+s.Created+s.Copies, s.gone+s.Delivered+s.Drops(), live)
 	}
 	for i := range e.outLanes {
 		l := &e.outLanes[i]
-		for r := l.readHead; r >= 0; r = e.reads[r].next {
-			blocks[i] += e.reads[r].blocks
+		reads := e.partOf(int32(i) / e.stride).reads
+		for r := l.readHead; r >= 0; r = reads[r].next {
+			blocks[i] += reads[r].blocks
 		}
 		if taken := l.capacity - l.avail; taken != blocks[i] {
 			return fmt.Errorf("dataplane: %s lane %d counts %d blocks taken, %d are",
@@ -73,6 +64,32 @@ func (e *Engine) Check() error {
 		}
 	}
 	return e.checkAwake()
+}
+
+// countPacket counts the blocks of a packet that is on its way to input i or there.
+func (e *part) countPacket(blocks []int32, i, id int32) {
+	p := &e.packets[id]
+	if e.in[i].up >= 0 {
+		blocks[e.in[i].up*e.stride+int32(p.lane)] += int32(p.blocks)
+	}
+}
+
+// countEvents counts the packets that events stand for.
+func (e *part) countEvents(blocks []int32) (live uint64) {
+	for ev := range e.q.All {
+		i := int32(ev.Key & (1<<keyBits - 1))
+		switch ev.Key &^ (1<<keyBits - 1) {
+		case evEligible:
+			e.countPacket(blocks, i, ev.Arg)
+			live++
+		case evDeliver:
+			if e.packets[ev.Arg].flags&flagUnread != 0 {
+				e.countPacket(blocks, e.hosts[i].port, ev.Arg)
+			}
+			live++ // else its blocks are in a read
+		}
+	}
+	return live
 }
 
 // checkAwake looks for outputs that could send and have not been asked, and for
@@ -83,6 +100,7 @@ func (e *Engine) checkAwake() error {
 		if !o.active || o.lanes == 0 {
 			continue
 		}
+		own := e.partOf(oi)
 		name := e.top.PortName(e.ref(oi))
 		if o.busy > e.now {
 			if !o.armed {
@@ -100,18 +118,18 @@ func (e *Engine) checkAwake() error {
 			}
 			need := l.need
 			if need == 0 {
-				c := e.peek(oi, o, uint8(v))
+				c := own.peek(oi, o, uint8(v))
 				if c.input < 0 {
-					if err := e.checkReaders(oi, o, uint8(v)); err != nil {
+					if err := own.checkReaders(oi, o, uint8(v)); err != nil {
 						return err
 					}
 					continue
 				}
-				need = e.packets[c.packet].blocks
+				need = own.packets[c.packet].blocks
 			}
-			if e.available(l) >= int32(need) && o.table < 0 && l.armedAt > e.now {
+			if own.available(l) >= int32(need) && o.table < 0 && l.armedAt > e.now {
 				return fmt.Errorf("dataplane: %s could send a packet on lane %d and does not", name, v)
-			} else if t := e.coveredAt(l, int32(need)); t != Never && l.armedAt > t {
+			} else if t := own.coveredAt(l, int32(need)); t != Never && l.armedAt > t {
 				return fmt.Errorf("dataplane: nothing will tell %s that lane %d has credits", name, v)
 			}
 		}
@@ -120,7 +138,7 @@ func (e *Engine) checkAwake() error {
 }
 
 // peek is the packet that a lane of an output could send.
-func (e *Engine) peek(oi int32, o *outPort, vl uint8) candidate {
+func (e *part) peek(oi int32, o *outPort, vl uint8) candidate {
 	if o.source >= 0 {
 		s := e.hostLanes[o.source*e.stride+int32(vl)].head
 		return candidate{queue: s, packet: e.sendq[s].q.head}
@@ -130,7 +148,7 @@ func (e *Engine) peek(oi int32, o *outPort, vl uint8) candidate {
 
 // checkReaders reports an input that has a packet for a lane, is being read, and
 // will not be told when that ends.
-func (e *Engine) checkReaders(oi int32, o *outPort, vl uint8) error {
+func (e *part) checkReaders(oi int32, o *outPort, vl uint8) error {
 	nd := &e.nodes[o.node]
 	for num := range nd.radix {
 		if e.requests[(oi*e.stride+int32(vl))*e.words+num>>6]>>(num&63)&1 == 0 {

@@ -49,9 +49,15 @@ type Config struct {
 	// PathRecord would; nil: Stream.SL.
 	SL func(src, dst int) ib.SL
 
-	// DetectEvery is how often Run looks for deadlocks; 0: 20 times the time of a
-	// 2 KiB packet on the slowest link. Negative: never.
+	// DetectEvery is how often Run looks for deadlocks, at its multiples and only if
+	// there may be one; 0: 20 times the time of a 2 KiB packet on the slowest link.
+	// Negative: never.
 	DetectEvery Time
+	// Workers is how many processors Run may use; 0 is 1. The results do not depend
+	// on it. With several, Tables and SL are asked by several goroutines at once, and
+	// only while Run runs. Closed loops with an AckDelay below 1 ns, and hooks while
+	// there are Posted streams, leave Run with one. More than MaxWorkers are MaxWorkers.
+	Workers int
 	// Checks turns on the assertions that cost time: Run panics on a violation.
 	Checks bool
 }
@@ -96,6 +102,8 @@ func (c *Config) check() error {
 		return fmt.Errorf("dataplane: negative delay")
 	case c.Buffer < 1 || c.HostBuffer < 1 || c.LaneBuffer < 0:
 		return fmt.Errorf("dataplane: buffers of %d, %d and %d blocks; at least 1 is required", c.Buffer, c.HostBuffer, c.LaneBuffer)
+	case c.Workers < 0:
+		return fmt.Errorf("dataplane: %d workers", c.Workers)
 	case c.Reads < 0:
 		return fmt.Errorf("dataplane: Reads is %d; it must not be negative", c.Reads)
 	case c.SourceQueue < 1:

@@ -13,7 +13,7 @@ package dataplane
 
 // addRead records that a packet of so many blocks leaves the buffer behind lane
 // ol between start and end.
-func (e *Engine) addRead(ol int32, start, end Time, rate Rate, blocks uint16) {
+func (e *part) addRead(ol int32, start, end Time, rate Rate, blocks uint16) {
 	l := &e.outLanes[ol]
 	e.fold(l)
 	i := e.newRead()
@@ -29,8 +29,18 @@ func (e *Engine) addRead(ol int32, start, end Time, rate Rate, blocks uint16) {
 	}
 }
 
+// giveBack records at the sender that a packet leaves lane of an input.
+func (e *part) giveBack(in *inPort, lane uint8, start, end Time, rate Rate, blocks uint16) {
+	ol := in.up*e.stride + int32(lane)
+	if in.far {
+		e.mailRead(in.up, readMail{lane: ol, start: start, end: end, rate: rate, blocks: blocks})
+		return
+	}
+	e.addRead(ol, start, end, rate, blocks)
+}
+
 // fold forgets reads whose blocks are all back.
-func (e *Engine) fold(l *outLane) {
+func (e *part) fold(l *outLane) {
 	for l.readHead >= 0 {
 		r := &e.reads[l.readHead]
 		if r.end+l.tau > e.now {
@@ -45,7 +55,7 @@ func (e *Engine) fold(l *outLane) {
 }
 
 // available is the number of blocks that the sender may fill now.
-func (e *Engine) available(l *outLane) int32 {
+func (e *part) available(l *outLane) int32 {
 	e.fold(l)
 	n := l.avail
 	for i := l.readHead; i >= 0; i = e.reads[i].next {
@@ -55,13 +65,13 @@ func (e *Engine) available(l *outLane) int32 {
 }
 
 // covered reports whether the lane has credits for need blocks.
-func (e *Engine) covered(l *outLane, need uint16) bool {
+func (e *part) covered(l *outLane, need uint16) bool {
 	return l.avail >= int32(need) || e.available(l) >= int32(need)
 }
 
 // coveredAt is when the reads that are known will have given need blocks, Never
 // if they will not.
-func (e *Engine) coveredAt(l *outLane, need int32) Time {
+func (e *part) coveredAt(l *outLane, need int32) Time {
 	n, last := l.avail, Time(0)
 	for i := l.readHead; i >= 0; i = e.reads[i].next {
 		r := &e.reads[i]
@@ -78,7 +88,7 @@ func (e *Engine) coveredAt(l *outLane, need int32) Time {
 }
 
 // coveredSearch is coveredAt for reads that overlap.
-func (e *Engine) coveredSearch(l *outLane, need int32) Time {
+func (e *part) coveredSearch(l *outLane, need int32) Time {
 	at := func(u Time) (n int32) {
 		n = l.avail
 		for i := l.readHead; i >= 0; i = e.reads[i].next {
@@ -105,7 +115,7 @@ func (e *Engine) coveredSearch(l *outLane, need int32) Time {
 
 // awaitCredits schedules the event at which the waiting packet of a lane can go,
 // if that is known. If not, the next read at the far end calls it again.
-func (e *Engine) awaitCredits(ol int32, l *outLane) {
+func (e *part) awaitCredits(ol int32, l *outLane) {
 	t := e.coveredAt(l, int32(l.need))
 	if t == Never {
 		e.armDetector()

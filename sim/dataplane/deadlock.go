@@ -41,12 +41,12 @@ func (d *Deadlock) String() string {
 	return b.String()
 }
 
-// detector looks for deadlocks some time after a packet begins to wait for
-// credits that no running read will give. A circle closes with such a wait, so
-// nothing else needs to start it.
+// detector looks for deadlocks at the next multiple of a period after a packet
+// begins to wait for credits that no known read will give. A circle closes with
+// such a wait, so nothing else needs to start it. A part may not know yet of a
+// read that another has begun, and so look in vain: looking changes nothing.
 type detector struct {
 	every Time // 0: off
-	armed bool
 	found *Deadlock
 	runs  uint64
 	stuck []bool  // by input port and lane; all false between searches
@@ -57,7 +57,17 @@ type detector struct {
 func (e *Engine) Deadlock() *Deadlock { return e.det.found }
 
 // ForgetDeadlock lets the next one be found.
-func (e *Engine) ForgetDeadlock() { e.det.found = nil }
+func (e *Engine) ForgetDeadlock() {
+	e.det.found = nil
+	e.watch(e.det.every)
+}
+
+// watch has the parts ask for a search at multiples of a period, 0: never.
+func (e *Engine) watch(every Time) {
+	for _, p := range e.parts {
+		p.every = every
+	}
+}
 
 func (e *Engine) startDetector() {
 	e.det.every = e.cfg.DetectEvery
@@ -66,20 +76,31 @@ func (e *Engine) startDetector() {
 			e.det.every = max(e.det.every, 20*e.out[i].rate.Time(2048+OverheadRC))
 		}
 	}
+	e.watch(e.det.every)
 }
 
-func (e *Engine) armDetector() {
-	if d := &e.det; d.every > 0 && !d.armed && d.found == nil {
-		d.armed = true
-		e.push(e.now+d.every, evDetect, 0, 0)
+func (e *part) armDetector() {
+	if e.every > 0 && e.look == Never {
+		e.look = (e.now/e.every + 1) * e.every
 	}
 }
 
+// lookAt is when the detector is to look, Never: it need not.
+func (e *Engine) lookAt() Time {
+	t := Never
+	for _, p := range e.parts {
+		t = min(t, p.look)
+	}
+	return t
+}
+
 func (e *Engine) detect() {
-	e.det.armed = false
+	for _, p := range e.parts {
+		p.look = Never
+	}
 	e.det.runs++
-	if e.det.found == nil {
-		e.det.found = e.FindDeadlock()
+	if e.det.found = e.FindDeadlock(); e.det.found != nil {
+		e.watch(0)
 	}
 }
 
@@ -98,7 +119,7 @@ func (e *Engine) FindDeadlock() *Deadlock {
 	for i := range e.in {
 		for m := e.in[i].lanes; m != 0; m &= m - 1 {
 			b := int32(i)*e.stride + int32(bits.TrailingZeros16(m))
-			if e.eachTarget(b, func(t int32, _ *packet) bool { return t >= 0 }) {
+			if e.partOf(b/e.stride).eachTarget(b, func(t int32, _ *packet) bool { return t >= 0 }) {
 				stuck[b] = true
 				order = append(order, b)
 			}
@@ -108,7 +129,7 @@ func (e *Engine) FindDeadlock() *Deadlock {
 		changed = false
 		kept := order[:0]
 		for _, b := range order {
-			if e.eachTarget(b, func(t int32, _ *packet) bool { return t >= 0 && stuck[t] }) {
+			if e.partOf(b/e.stride).eachTarget(b, func(t int32, _ *packet) bool { return t >= 0 && stuck[t] }) {
 				kept = append(kept, b)
 			} else {
 				stuck[b] = false
@@ -138,7 +159,7 @@ func (e *Engine) circle(b int32) []Wait {
 		}
 		at[b] = len(path)
 		next := int32(-1)
-		e.eachTarget(b, func(t int32, p *packet) bool {
+		e.partOf(b/e.stride).eachTarget(b, func(t int32, p *packet) bool {
 			if next < 0 && t >= 0 && e.det.stuck[t] {
 				next = t
 				out := e.in[t/e.stride].up
@@ -155,7 +176,7 @@ func (e *Engine) circle(b int32) []Wait {
 // eachTarget calls fn for the buffer that each head of a buffer waits for, -1 if
 // the head will move, and reports whether fn was true for all heads (for a
 // multicast packet: for one of its copies, as it leaves with the last).
-func (e *Engine) eachTarget(b int32, fn func(target int32, p *packet) bool) bool {
+func (e *part) eachTarget(b int32, fn func(target int32, p *packet) bool) bool {
 	i := b / e.stride
 	first := e.nodes[e.in[i].node].first
 	one := func(q int32) bool {
@@ -189,7 +210,7 @@ func (e *Engine) eachTarget(b int32, fn func(target int32, p *packet) bool) bool
 
 // awaited is the buffer behind a lane of an output if the packet whose turn it is
 // waits for credits that only a new read there can give; -1 if it will move.
-func (e *Engine) awaited(oi int32, vl uint8) int32 {
+func (e *part) awaited(oi int32, vl uint8) int32 {
 	o := &e.out[oi]
 	if !o.active || o.sink >= 0 {
 		return -1

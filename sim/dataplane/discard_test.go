@@ -254,6 +254,39 @@ func TestCutUnderPacket(t *testing.T) {
 	}
 }
 
+// TestCutUnderCopies cuts the cable of a multicast packet while a switch passes
+// its copies on: all of them lose their end, with any number of workers.
+func TestCutUnderCopies(t *testing.T) {
+	for _, workers := range []int{1, 3} {
+		n := newNet(4, 2, 4)
+		n.link(0, 4, qdr)
+		n.link(4, 5, qdr)
+		for h := 1; h < 4; h++ {
+			n.link(h, 5, qdr)
+		}
+		p := n.tables(1)
+		for sw, list := range [][]uint8{{1, 2}, {1, 2, 3, 4}} {
+			var m PortMask
+			for _, x := range list {
+				m.Add(x)
+			}
+			p.SetGroup(int32(4+sw), 0xC005, m)
+		}
+		c := testConfig()
+		c.Reads, c.Workers = 0, workers // all copies at once
+		e := mustNew(t, &n.Topology, p, c)
+		e.workers.always = true
+		mustAdd(t, e, Stream{Src: 0, To: ToGroup(0xC005), Bytes: rc2k, Packets: 1})
+		e.Run(400 * Nanosecond)
+		e.CutLink(n.Links[0].A)
+		e.Run(Millisecond)
+		mustCheck(t, e)
+		if s := e.Stats(); s.Delivered != 0 || s.Dropped[BadEnd] != 3 || e.Live() != 0 {
+			t.Errorf("%d workers: delivered %d, dropped %v, %d left", workers, s.Delivered, s.Dropped, e.Live())
+		}
+	}
+}
+
 // TestRates: data rates of 4X links in ps a byte, and those of other widths.
 func TestRates(t *testing.T) {
 	for s, want := range map[ib.LinkSpeed]Rate{

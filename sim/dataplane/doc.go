@@ -69,9 +69,9 @@
 // # Deadlock
 //
 // A deadlock is found from what waits for what: buffers whose heads all wait for
-// credits of other such buffers. Some time after a packet begins to wait for
-// credits that no running read will give (Config.DetectEvery) Run looks for such
-// a set, and Deadlock names a circle in it. Packets that wait for a host that has
+// credits of other such buffers. After a packet begins to wait for credits that no
+// known read will give, Run looks at the next multiple of Config.DetectEvery for
+// such a set, and Deadlock names a circle in it. Packets that wait for a host that has
 // stopped, for a stalled lane or for a busy output close no circle. Looking
 // changes nothing. With limits the circle is broken by loss later.
 //
@@ -102,6 +102,21 @@
 // stream has random numbers of its own. The same Topology, Tables, Config and
 // calls give the same history, which Stats.Hash sums up.
 //
+// # Workers
+//
+// Config.Workers divides the switches with their hosts among so many parts, which
+// run at the same time in windows as long as the lookahead: the least time after
+// which one part feels what another does, over the cables between them. That is
+// the delay of a credit, 12 ns with 2 m of cable and QDR. A window must have some
+// dozens of events to be worth the meeting at its end, so small fabrics and those
+// with little traffic run their windows one after the other. History, counters,
+// losses, deadlock and the order of hooks are those of one worker; only Events may
+// be larger. The goroutines are those of package lockstep, and end with Run.
+//
+// What acts without delay leaves no time for a window: a closed loop with an
+// AckDelay below 1 ns, and hooks that may post. Such an Engine runs with one
+// worker, somewhat slower than one that has no other.
+//
 // # Cost
 //
 // A packet takes about one event at its source, two at each switch and one at its
@@ -110,5 +125,6 @@
 // several changes. Config.Checks asserts at each start that no buffer is overrun,
 // and Check compares all counters with what is in queues and on wires.
 //
-// An Engine belongs to one goroutine. It reads no clock and starts no goroutine.
+// An Engine belongs to one goroutine. It reads no clock; with one worker no
+// goroutine is started.
 package dataplane

@@ -2,64 +2,26 @@ package dataplane
 
 import (
 	"fmt"
-	"math/bits"
 
 	"heddle/fabric"
 	"heddle/ib"
-	"heddle/sim/dataplane/wheel"
 )
 
 // Engine is a data plane in virtual time. It belongs to one goroutine.
+//
+// What happens to packets is the business of parts: one, or one for each worker.
+// The Engine itself does what concerns all of them: what callers ask and change
+// between runs, and the search for deadlocks.
 type Engine struct {
-	cfg    Config
-	top    *Topology
-	tables Tables
-	now    Time
-	q      *wheel.Queue
-	voq    bool
-	lazy   bool // an event at the end of a transmission only if something waits
-	stride int32
-	words  int32 // of a set of inputs
-
-	nodes    []node
-	out      []outPort
-	in       []inPort
-	outLanes []outLane  // by port and lane
-	inLanes  []queue    // by port and lane, and output if voq
-	voqOuts  []PortMask // by port and lane: outputs with packets, if voq
-	requests []uint64   // inputs with a packet, by output and lane
-	busyIn   []uint64   // inputs that cannot be read, by node
-	noneBusy []uint64   // the empty set
-	arbs     []arbTable
-
-	packets    []packet
-	freePacket int32
-	reads      []read
-	freeRead   int32
-	touched    portSet
-
-	hosts     []host
-	numHosts  int
-	hostLanes []queue // ready send queues, by end port and lane
-	sendq     []sendQueue
-	shared    map[sendKey]int32
-	streams   []stream
-
-	programs programs
-
-	stat    *Stats
-	flows   []FlowStats
-	faults  []portFaults
-	groups  groups
-	limits  limits
-	events  uint64
+	part            // the first one; mostly the only one
+	parts   []*part // all of them
 	det     detector
-	running bool
-	hooks   Hooks
+	workers workers
 }
 
-// Hooks are called for packets; each may be nil. Of the Engine they may call
-// Post, and what reads it.
+// Hooks are called for packets, in the order of events whatever the number of
+// workers; each may be nil. Of the Engine they may call Post, and with one worker
+// what reads it.
 type Hooks struct {
 	OnDeliver func(d *Delivery)
 	OnDrop    func(d *Drop)
@@ -74,13 +36,12 @@ func New(t *Topology, tables Tables, c Config) (*Engine, error) {
 	if err := c.check(); err != nil {
 		return nil, err
 	}
-	e := &Engine{
-		cfg: c, top: t, tables: tables, q: newWheel(t), freePacket: -1, freeRead: -1, groups: groups{free: -1},
-		voq: c.Input == VOQ, lazy: c.Input == FIFO && c.Reads == 1, stride: int32(c.Lanes), shared: map[sendKey]int32{},
-	}
-	e.stat = &Stats{}
+	e := &Engine{part: part{world: world{
+		cfg: c, top: t, tables: tables, voq: c.Input == VOQ, lazy: c.Input == FIFO && c.Reads == 1, stride: int32(c.Lanes),
+	}}}
 	e.addNodes()
 	e.addLinks()
+	e.addParts()
 	for i := range e.nodes {
 		e.refreshNode(int32(i))
 	}
@@ -90,19 +51,69 @@ func New(t *Topology, tables Tables, c Config) (*Engine, error) {
 	if c.DetectEvery >= 0 {
 		e.startDetector()
 	}
+	e.share()
 	return e, nil
 }
 
-// newWheel fits the buckets to the number of ports, which the number of events at
-// full load is proportional to: some to a bucket. It spans 2 or 4 µs.
-func newWheel(t *Topology) *wheel.Queue {
-	switch n := len(t.Links); {
-	case n < 300:
-		return wheel.New(7, 14)
-	case n < 5000:
-		return wheel.New(6, 16)
+// addParts divides the fabric among the workers.
+func (e *Engine) addParts() {
+	n := min(max(e.cfg.Workers, 1), MaxWorkers)
+	if n > 1 {
+		e.owner, n = e.owners(split(e.top, n))
 	}
-	return wheel.New(5, 17)
+	e.parts = []*part{&e.part}
+	for range n - 1 {
+		e.parts = append(e.parts, &part{})
+	}
+	e.share()
+	for k, p := range e.parts {
+		p.init(k, n, e.top)
+	}
+	if n == 1 {
+		return
+	}
+	for i := range e.out {
+		o := &e.out[i]
+		o.far = o.peer >= 0 && e.owner[i] != e.owner[o.peer]
+		e.in[i].far = o.far
+	}
+}
+
+// partOf is the part that a port belongs to.
+func (e *Engine) partOf(port int32) *part {
+	if e.owner == nil {
+		return &e.part
+	}
+	return e.parts[e.owner[port]]
+}
+
+// share lets all parts know of what was added or replaced.
+func (e *Engine) share() {
+	for _, p := range e.parts[1:] {
+		p.world = e.world
+	}
+	e.workers.stale = true
+}
+
+// settle ends a change between runs: ports that something happened to choose.
+func (e *Engine) settle() {
+	for _, p := range e.parts {
+		if p.running {
+			return // in a hook: at the end of the instant
+		}
+	}
+	for again := true; again; {
+		again = false
+		for _, p := range e.parts {
+			if !p.touched.empty() { // a hook may touch a port of another part
+				p.arbitrateTouched()
+				again = true
+			}
+		}
+	}
+	if len(e.parts) > 1 {
+		e.exchange()
+	}
 }
 
 // addNodes lays out nodes and ports: those of the topology, then an end port for
@@ -131,7 +142,6 @@ func (e *Engine) addNodes() {
 	e.out, e.in = make([]outPort, np), make([]inPort, np)
 	e.outLanes, e.requests = make([]outLane, nl), make([]uint64, nl*int(e.words))
 	e.faults = make([]portFaults, np)
-	e.touched = newPortSet(np)
 	off, nq := int32(0), nl
 	if e.voq {
 		nq = nl * widest
@@ -150,16 +160,13 @@ func (e *Engine) addNodes() {
 		off += e.words
 		for j := range nd.radix {
 			p := nd.first + j
-			e.out[p] = outPort{node: int32(i), num: uint8(j), peer: -1, reading: -1, sink: -1, source: -1, table: -1}
+			e.out[p] = outPort{node: int32(i), num: uint8(j), peer: -1, reading: -1, sendStream: -1, sink: -1, source: -1, table: -1}
 			e.in[p] = inPort{node: int32(i), num: uint8(j), up: -1, readBy: -1}
 		}
 	}
 	e.busyIn, e.noneBusy = make([]uint64, off), make([]uint64, e.words)
 	e.addHosts()
 }
-
-// radix is the number of VoQs of each (input, lane).
-func (e *Engine) radix() int32 { return int32(len(e.inLanes)) / int32(len(e.outLanes)) }
 
 // addHosts numbers the end ports: those of adapters, then those of switches.
 func (e *Engine) addHosts() {
@@ -209,15 +216,6 @@ func (e *Engine) addLinks() {
 	}
 }
 
-// port is the index of a port of the topology.
-func (e *Engine) port(r fabric.Ref) int32 { return e.nodes[r.Node].first + int32(r.Port) }
-
-// ref is the name of a port: that of a switch's end port is port 0.
-func (e *Engine) ref(p int32) fabric.Ref {
-	o := &e.out[p]
-	return fabric.Ref{Node: e.nodes[o.node].ref, Port: o.num}
-}
-
 // Refresh reads again what Tables says about the ports of a node: call it after
 // a change of port states, rates, lanes, MTU, limits, LIDs or arbitration. What
 // packets ask for (Route, Multicast, Lane, Admits) needs no call.
@@ -228,7 +226,8 @@ func (e *Engine) Refresh(n int32) {
 			e.refreshNode(int32(i))
 		}
 	}
-	e.arbitrateTouched()
+	e.share()
+	e.settle()
 }
 
 func (e *Engine) refreshNode(n int32) {
@@ -271,6 +270,9 @@ func (e *Engine) setPort(p int32, a *PortAttr) {
 	f.hoqLife, f.stallCount = a.HOQLife, a.StallCount
 	o.filter, o.limited = a.FilterOut, a.HOQLife != Never
 	o.maxBytes = a.MTU + maxOverhead
+	if o.limited || e.nodes[o.node].life != Never {
+		e.useLimits()
+	}
 	if !a.Rate.Unlimited() {
 		o.rate = a.Rate
 		e.in[o.peer].rate = a.Rate
@@ -284,16 +286,16 @@ func (e *Engine) setPort(p int32, a *PortAttr) {
 		l := &e.outLanes[in.up*e.stride+v]
 		c := e.laneBuffer(p, int(v), int(vls))
 		if l.avail += c - l.capacity; c != l.capacity || tau != l.tau {
-			e.touched.add(in.up)
+			e.partOf(in.up).touched.add(in.up)
 		}
 		l.capacity, l.tau = c, tau
 	}
 	if active != o.active {
 		o.active = active
 		if active {
-			e.touched.add(p)
+			e.partOf(p).touched.add(p)
 		} else {
-			e.portInactive(p)
+			e.partOf(p).portInactive(p)
 		}
 	}
 }
@@ -324,124 +326,40 @@ func (e *Engine) checkLanes() error {
 // Now is the present time.
 func (e *Engine) Now() Time { return e.now }
 
-// Events is how many events have been processed.
-func (e *Engine) Events() uint64 { return e.events }
+// Events is how many events have been processed. Several workers may look at a
+// port once more than one does.
+func (e *Engine) Events() (n uint64) {
+	for _, p := range e.parts {
+		n += p.events
+	}
+	return n
+}
 
 // Next is the time of the next event, Never if there is none.
 func (e *Engine) Next() Time {
-	if e.q.Len() == 0 {
-		return Never
+	t := Never
+	for _, p := range e.parts {
+		t = min(t, p.look, p.nextEvent())
 	}
-	return Time(e.q.Peek())
+	return t
 }
 
 // Run processes all events before until, and leaves the time there. What the
 // caller changes then comes before the packets of that instant.
 func (e *Engine) Run(until Time) {
 	for {
-		t, ok := e.q.NextBefore(int64(until))
-		if !ok {
-			break
+		if len(e.parts) == 1 {
+			e.part.run(until)
+		} else {
+			e.runParts(until)
 		}
-		e.now, e.running = Time(t), true
-		for {
-			ev, ok := e.q.PopAt(t)
-			if !ok {
-				break
-			}
-			e.events++
-			e.handle(ev)
+		look := e.lookAt()
+		for _, p := range e.parts {
+			p.now = max(p.now, min(until, look))
 		}
-		e.running = false
-		e.arbitrateTouched()
-	}
-	e.now = max(e.now, until)
-}
-
-func (e *Engine) push(at Time, kind uint32, index, arg int32) {
-	e.q.Push(int64(at), kind|uint32(index), arg)
-}
-
-func (e *Engine) handle(ev wheel.Event) {
-	i := int32(ev.Key & (1<<keyBits - 1))
-	switch ev.Key &^ (1<<keyBits - 1) {
-	case evEligible:
-		e.eligible(i, ev.Arg)
-	case evDeliver:
-		e.deliver(i, ev.Arg)
-	case evSource:
-		e.arrival(i)
-	case evAck:
-		e.acked(i)
-	case evProgram:
-		e.programTimer(i)
-	case evFree:
-		e.free(i)
-	case evCredit:
-		if l := &e.outLanes[i]; l.armedAt <= e.now {
-			l.armedAt = Never
-		}
-		e.touched.add(i / e.stride)
-	case evGate:
-		e.out[i].gated = false
-		e.touched.add(i)
-	case evReady:
-		if q := e.inLanes[i]; q.head >= 0 {
-			e.expose(i, q.head)
-		}
-	case evLimit:
-		e.limit(i)
-	case evDetect:
-		e.detect()
-	}
-}
-
-// portSet is a set of ports, taken out lowest first.
-type portSet struct {
-	words []uint64
-	sums  []uint64
-	low   int // no sum below it has a bit
-}
-
-func newPortSet(n int) portSet {
-	w := (n + 63) / 64
-	return portSet{words: make([]uint64, w), sums: make([]uint64, (w+63)/64)}
-}
-
-func (s *portSet) add(p int32) {
-	w := p >> 6
-	s.words[w] |= 1 << (p & 63)
-	s.sums[w>>6] |= 1 << (w & 63)
-	s.low = min(s.low, int(w>>6))
-}
-
-// take removes the lowest port, -1: the set is empty.
-func (s *portSet) take() int32 {
-	for ; s.low < len(s.sums); s.low++ {
-		if m := s.sums[s.low]; m != 0 {
-			w := s.low<<6 + bits.TrailingZeros64(m)
-			b := bits.TrailingZeros64(s.words[w])
-			if s.words[w] &= s.words[w] - 1; s.words[w] == 0 {
-				s.sums[s.low] &= m - 1
-			}
-			return int32(w<<6 + b)
-		}
-	}
-	return -1
-}
-
-// arbitrateTouched lets every port that something happened to choose a packet,
-// in the order of port numbers. A choice can bring the head of another queue to
-// light, so ports may come again.
-func (e *Engine) arbitrateTouched() {
-	if e.running {
-		return // at the end of the instant
-	}
-	for {
-		p := e.touched.take()
-		if p < 0 {
+		if look >= until {
 			return
 		}
-		e.arbitrate(p)
+		e.detect()
 	}
 }

@@ -13,7 +13,7 @@ func (e *Engine) CutLink(r fabric.Ref) {
 	e.faults[p].cut, e.faults[q].cut = true, true
 	e.refreshPort(p)
 	e.refreshPort(q)
-	e.arbitrateTouched()
+	e.settle()
 }
 
 // RestoreLink puts a cable back. Its ports carry data when Tables says that they
@@ -27,7 +27,7 @@ func (e *Engine) RestoreLink(r fabric.Ref) {
 	e.faults[p].cut, e.faults[q].cut = false, false
 	e.refreshPort(p)
 	e.refreshPort(q)
-	e.arbitrateTouched()
+	e.settle()
 }
 
 // FailNode cuts all cables of a node, and loses what its buffers hold.
@@ -38,13 +38,14 @@ func (e *Engine) FailNode(n int32) {
 	}
 	for j := range nd.radix {
 		i := nd.first + j
+		p := e.partOf(i)
 		for k := range e.stride * e.radix() {
 			for qi := i*e.stride*e.radix() + k; e.inLanes[qi].head >= 0; {
-				e.dropHead(qi, NodeFailed)
+				p.dropHead(qi, NodeFailed)
 			}
 		}
 	}
-	e.arbitrateTouched()
+	e.settle()
 }
 
 func (e *Engine) refreshPort(p int32) {
@@ -55,7 +56,7 @@ func (e *Engine) refreshPort(p int32) {
 
 // portInactive drops what waits for a port that sends no data any more. A host
 // keeps its packets.
-func (e *Engine) portInactive(p int32) {
+func (e *part) portInactive(p int32) {
 	if h := e.out[p].source; h >= 0 {
 		e.purge(h)
 		return
@@ -72,9 +73,10 @@ func (e *Engine) linkDown(i int32) {
 	up := e.in[i].up
 	u := &e.out[up]
 	h := e.out[i].source
-	for ev := range e.q.All {
+	own := e.partOf(i)
+	for ev := range own.q.All {
 		if ev.Key == uint32(evEligible|i) || h >= 0 && ev.Key == uint32(evDeliver|h) {
-			if p := &e.packets[ev.Arg]; p.tail > e.now {
+			if p := &own.packets[ev.Arg]; p.tail > e.now {
 				p.flags |= flagLost
 			}
 		}
@@ -84,22 +86,49 @@ func (e *Engine) linkDown(i int32) {
 	}
 	tail := u.busy + u.cable
 	for k := range e.stride * e.radix() {
-		if e.losePartial(i, i*e.stride*e.radix()+k, tail) {
-			return
+		if own.losePartial(i, i*e.stride*e.radix()+k, tail) {
+			break // copies of it may have gone on
 		}
 	}
+	e.badEnd(i, u.sendStream, u.sendSeq)
+}
+
+// badEnd marks a packet that the node of input i is passing on, and all that is
+// made of it further on, as one without its end. Its tail has not come here, so
+// everything that passes it on is still sending.
+func (e *Engine) badEnd(i, stream int32, seq uint32) {
 	nd := &e.nodes[e.in[i].node]
 	for j := range nd.radix {
 		o := &e.out[nd.first+j]
-		if o.reading == i && o.busy > e.now && o.sending == u.sending {
-			e.packets[o.sending].flags |= flagBadEnd
+		if o.reading != i || o.busy <= e.now || o.sendStream != stream || o.sendSeq != seq {
+			continue
 		}
+		far := e.partOf(o.peer)
+		mark := func(id int32) {
+			if p := &far.packets[id]; p.stream == stream && p.seq == seq {
+				p.flags |= flagBadEnd
+			}
+		}
+		for ev := range far.q.All {
+			if ev.Key == uint32(evEligible|o.peer) || o.sink >= 0 && ev.Key == uint32(evDeliver|o.sink) {
+				mark(ev.Arg)
+			}
+		}
+		if o.sink >= 0 {
+			continue
+		}
+		for k := range e.stride * e.radix() {
+			for id := e.inLanes[o.peer*e.stride*e.radix()+k].head; id >= 0; id = far.packets[id].next {
+				mark(id)
+			}
+		}
+		e.badEnd(o.peer, stream, seq)
 	}
 }
 
 // losePartial drops the packet of a queue whose tail was to come at the given
 // time.
-func (e *Engine) losePartial(i, qi int32, tail Time) bool {
+func (e *part) losePartial(i, qi int32, tail Time) bool {
 	q := &e.inLanes[qi]
 	last := int32(-1)
 	for id := q.head; id >= 0; id = e.packets[id].next {

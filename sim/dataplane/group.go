@@ -43,7 +43,7 @@ func (c *copyState) each(yield func(port uint8) bool) {
 }
 
 // eligibleGroup looks up a multicast packet.
-func (e *Engine) eligibleGroup(i, id int32) {
+func (e *part) eligibleGroup(i, id int32) {
 	p, in := &e.packets[id], &e.in[i]
 	nd := &e.nodes[in.node]
 	ci := e.groups.free
@@ -95,19 +95,19 @@ func (e *Engine) eligibleGroup(i, id int32) {
 }
 
 // dropCopy counts a copy of a packet that could not be made.
-func (e *Engine) dropCopy(port, id int32, why Cause) {
+func (e *part) dropCopy(port, id int32, why Cause) {
 	e.stat.Copies++
 	e.countDrop(port, &e.packets[id], why)
 }
 
-func (e *Engine) freeCopies(ci int32) {
+func (e *part) freeCopies(ci int32) {
 	e.groups.copies[ci].next = e.groups.free
 	e.groups.free = ci
 }
 
 // requestGroup shows a multicast packet to its outputs: to all of them, or to one
 // after another if each output has a queue of its own.
-func (e *Engine) requestGroup(i, id int32) {
+func (e *part) requestGroup(i, id int32) {
 	p := &e.packets[id]
 	first := e.nodes[e.in[i].node].first
 	if e.voq {
@@ -121,7 +121,7 @@ func (e *Engine) requestGroup(i, id int32) {
 }
 
 // copyFor reports whether the packet of a copyState is for a lane of an output.
-func (e *Engine) copyFor(p *packet, out, vl uint8) bool {
+func (e *part) copyFor(p *packet, out, vl uint8) bool {
 	if e.voq {
 		return p.out == out && p.vl == vl
 	}
@@ -129,7 +129,7 @@ func (e *Engine) copyFor(p *packet, out, vl uint8) bool {
 	return c.ports.Has(out) && c.lanes[out] == vl
 }
 
-func (e *Engine) touchCopies(nd *node, ci int32) {
+func (e *part) touchCopies(nd *node, ci int32) {
 	for out := range e.groups.copies[ci].each {
 		if oi := nd.first + int32(out); e.out[oi].busy <= e.now {
 			e.touched.add(oi)
@@ -139,7 +139,7 @@ func (e *Engine) touchCopies(nd *node, ci int32) {
 
 // takeCopy takes the copy for an output out of the packet of c: the packet
 // itself if it is the last.
-func (e *Engine) takeCopy(c candidate, out, vl uint8) (id int32, last bool) {
+func (e *part) takeCopy(c candidate, out, vl uint8) (id int32, last bool) {
 	p := &e.packets[c.packet]
 	ci := p.mc
 	cs := &e.groups.copies[ci]
@@ -155,7 +155,7 @@ func (e *Engine) takeCopy(c candidate, out, vl uint8) (id int32, last bool) {
 	q := &e.packets[id]
 	*q = e.packets[c.packet]
 	if q.flags&flagProgram != 0 {
-		e.carry(id, e.programs.cargo[c.packet])
+		e.carry(id, e.cargo[c.packet])
 	}
 	q.mc, q.next = -1, -1
 	q.flags &^= flagExposed
@@ -167,7 +167,7 @@ func (e *Engine) takeCopy(c candidate, out, vl uint8) (id int32, last bool) {
 
 // passOn lets a multicast packet wait for the outputs that are left after it has
 // been sent to one, or lost for it.
-func (e *Engine) passOn(qi, i, id int32, out, vl uint8) {
+func (e *part) passOn(qi, i, id int32, out, vl uint8) {
 	p := &e.packets[id]
 	ci := p.mc
 	cs := &e.groups.copies[ci]
@@ -190,7 +190,7 @@ func (e *Engine) passOn(qi, i, id int32, out, vl uint8) {
 
 // dropHeadFor loses the head of a queue, or of a multicast packet the copy for an
 // output.
-func (e *Engine) dropHeadFor(qi int32, out uint8, why Cause) {
+func (e *part) dropHeadFor(qi int32, out uint8, why Cause) {
 	i, id := e.inputOf(qi), e.inLanes[qi].head
 	p := &e.packets[id]
 	port := e.nodes[e.in[i].node].first + int32(out)
@@ -211,7 +211,7 @@ func (e *Engine) dropHeadFor(qi int32, out uint8, why Cause) {
 }
 
 // endCopies takes back the requests of a multicast packet that is dropped.
-func (e *Engine) endCopies(i, id int32) {
+func (e *part) endCopies(i, id int32) {
 	p := &e.packets[id]
 	ci := p.mc
 	if p.flags&flagExposed != 0 && !e.voq {

@@ -56,6 +56,9 @@ func (e *Engine) NumEnds() int { return len(e.hosts) }
 // HostPort names the port of an end port.
 func (e *Engine) HostPort(h int) fabric.Ref { return e.hosts[h].ref }
 
+// partOfHost is the part that an end port belongs to.
+func (e *Engine) partOfHost(h int) *part { return e.partOf(e.hosts[h].port) }
+
 // SetCaps limits what a host sends and takes, zero: the rate of its link. A host
 // that takes less than its link brings holds credits back.
 func (e *Engine) SetCaps(h int, send, take Rate) { e.hosts[h].send, e.hosts[h].take = send, take }
@@ -63,6 +66,11 @@ func (e *Engine) SetCaps(h int, send, take Rate) { e.hosts[h].send, e.hosts[h].t
 // Stop makes a host take no packets until Resume. Those that it is reading it
 // takes.
 func (e *Engine) Stop(h int) {
+	e.partOfHost(h).stop(h)
+	e.settle()
+}
+
+func (e *part) stop(h int) {
 	x := &e.hosts[h]
 	if x.stopped {
 		return
@@ -104,11 +112,10 @@ func (e *Engine) Stop(h int) {
 		e.forgetReads(&e.outLanes[up*e.stride+v])
 	}
 	e.touched.add(up)
-	e.arbitrateTouched()
 }
 
 // forgetReads takes back reads that have not begun.
-func (e *Engine) forgetReads(l *outLane) {
+func (e *part) forgetReads(l *outLane) {
 	e.fold(l)
 	last := int32(-1)
 	for i := l.readHead; i >= 0; {
@@ -137,12 +144,12 @@ func (e *Engine) Resume(h int) {
 		return
 	}
 	x.stopped = false
-	e.readHeld(x)
-	e.arbitrateTouched()
+	e.partOfHost(h).readHeld(x)
+	e.settle()
 }
 
 // candidateOfHost is the packet that a lane of a host's port would send.
-func (e *Engine) candidateOfHost(oi int32, o *outPort, vl uint8) (candidate, bool) {
+func (e *part) candidateOfHost(oi int32, o *outPort, vl uint8) (candidate, bool) {
 	ol := oi*e.stride + int32(vl)
 	l := &e.outLanes[ol]
 	s := e.hostLanes[o.source*e.stride+int32(vl)].head
@@ -159,7 +166,7 @@ func (e *Engine) candidateOfHost(oi int32, o *outPort, vl uint8) (candidate, boo
 
 // leaveHost takes a packet out of its send queue, which goes to the end of the
 // line if it has another.
-func (e *Engine) leaveHost(oi int32, o *outPort, vl uint8, c candidate) {
+func (e *part) leaveHost(oi int32, o *outPort, vl uint8, c candidate) {
 	p, s := &e.packets[c.packet], &e.sendq[c.queue]
 	h := &e.hosts[o.source]
 	p.injected = e.now
@@ -190,7 +197,7 @@ func (e *Engine) leaveHost(oi int32, o *outPort, vl uint8, c candidate) {
 }
 
 // list puts a send queue that has packets into the line of its head's lane.
-func (e *Engine) list(si int32) {
+func (e *part) list(si int32) {
 	s := &e.sendq[si]
 	if s.listed {
 		return
@@ -215,7 +222,7 @@ func (e *Engine) list(si int32) {
 }
 
 // enqueueSend puts a packet into a send queue.
-func (e *Engine) enqueueSend(si, id int32) {
+func (e *part) enqueueSend(si, id int32) {
 	s := &e.sendq[si]
 	e.packets[id].next = -1
 	s.n++

@@ -9,16 +9,24 @@ type portFaults struct {
 	drops      [NumCauses]uint64
 }
 
-// limits is the state of limits; both are nil until one is met.
+// limits is the state of limits; both are nil until a port has one.
 type limits struct {
 	armed    []bool // by queue: an event will come
 	stallEnd []Time // by lane of output
 }
 
+// useLimits makes room for it.
+func (e *Engine) useLimits() {
+	if e.limits.armed == nil {
+		e.limits = limits{make([]bool, len(e.inLanes)), make([]Time, len(e.outLanes))}
+		e.share()
+	}
+}
+
 // deadline is when the head of a queue is dropped: the head of queue life of its
 // output, counted since it became head, and the lifetime in the switch, counted
 // since it was in.
-func (e *Engine) deadline(p *packet, oi int32, nd *node) (at Time, why Cause) {
+func (e *part) deadline(p *packet, oi int32, nd *node) (at Time, why Cause) {
 	at = Never
 	if l := e.faults[oi].hoqLife; l != Never {
 		at, why = p.since+l, HeadOfQueue
@@ -31,10 +39,7 @@ func (e *Engine) deadline(p *packet, oi int32, nd *node) (at Time, why Cause) {
 
 // armLimit arranges the event at which the head of a queue may have to go. There
 // is one for each queue; when it comes and the head is another, it is set anew.
-func (e *Engine) armLimit(qi, oi int32, nd *node, p *packet) {
-	if e.limits.armed == nil {
-		e.limits.armed = make([]bool, len(e.inLanes))
-	}
+func (e *part) armLimit(qi, oi int32, nd *node, p *packet) {
 	if e.limits.armed[qi] {
 		return
 	}
@@ -45,7 +50,7 @@ func (e *Engine) armLimit(qi, oi int32, nd *node, p *packet) {
 }
 
 // limit looks whether the head of a queue has stood there too long.
-func (e *Engine) limit(qi int32) {
+func (e *part) limit(qi int32) {
 	e.limits.armed[qi] = false
 	id := e.inLanes[qi].head
 	if id < 0 || e.packets[id].flags&flagExposed == 0 {
@@ -72,18 +77,15 @@ func (e *Engine) limit(qi int32) {
 // noteStall counts a packet dropped for its head of queue life. After
 // VLStallCount of them in a row the lane is stalled for 8 times that life (IBA
 // §18.2.5.4): everything for it is dropped.
-func (e *Engine) noteStall(oi int32, vl uint8) {
+func (e *part) noteStall(oi int32, vl uint8) {
 	l, f := &e.outLanes[oi*e.stride+int32(vl)], &e.faults[oi]
 	if l.stalls++; f.stallCount > 0 && l.stalls >= f.stallCount {
 		l.stalls, l.stalled = 0, true
-		if e.limits.stallEnd == nil {
-			e.limits.stallEnd = make([]Time, len(e.outLanes))
-		}
 		e.limits.stallEnd[oi*e.stride+int32(vl)] = e.now + 8*f.hoqLife
 	}
 }
 
-func (e *Engine) isStalled(oi int32, vl uint8) bool {
+func (e *part) isStalled(oi int32, vl uint8) bool {
 	ol := oi*e.stride + int32(vl)
 	l := &e.outLanes[ol]
 	if l.stalled && e.limits.stallEnd[ol] <= e.now {
@@ -93,7 +95,7 @@ func (e *Engine) isStalled(oi int32, vl uint8) bool {
 }
 
 // dropWaiting drops the heads that wait for a lane of an output.
-func (e *Engine) dropWaiting(oi int32, vl uint8, why Cause) {
+func (e *part) dropWaiting(oi int32, vl uint8, why Cause) {
 	o := &e.out[oi]
 	nd := &e.nodes[o.node]
 	if !nd.sw {

@@ -52,13 +52,6 @@ type Door struct {
 	host int32
 }
 
-// programs are those of an Engine, and what their packets carry.
-type programs struct {
-	at     []resident // by end port; nil: there are none
-	cargo  []cargo    // by packet, of those of programs
-	purged []int32    // scratch
-}
-
 // resident is a Program at its host.
 type resident struct {
 	program Program
@@ -71,16 +64,17 @@ func (e *Engine) Attach(host int, p Program) (*Door, error) {
 	if err := e.hostError(host); err != nil {
 		return nil, err
 	}
-	if e.programs.at == nil {
-		e.programs.at = make([]resident, len(e.hosts))
-		for i := range e.programs.at {
-			e.programs.at[i].wake = Never
+	if e.residents == nil {
+		e.residents = make([]resident, len(e.hosts))
+		for i := range e.residents {
+			e.residents[i].wake = Never
 		}
 	}
-	if e.programs.at[host].program != nil {
+	if e.residents[host].program != nil {
 		return nil, fmt.Errorf("dataplane: host %d has a program already", host)
 	}
-	e.programs.at[host].program = p
+	e.residents[host].program = p
+	e.share()
 	return &Door{e, int32(host)}, nil
 }
 
@@ -88,7 +82,10 @@ func (e *Engine) Attach(host int, p Program) (*Door, error) {
 func (d *Door) Host() int { return int(d.host) }
 
 // Now is the present time.
-func (d *Door) Now() Time { return d.e.now }
+func (d *Door) Now() Time { return d.part().now }
+
+// part is that of the host.
+func (d *Door) part() *part { return d.e.partOfHost(int(d.host)) }
 
 // LID is the first LID of the port, 0 before it has one.
 func (d *Door) LID() ib.LID { return d.e.hosts[d.host].lid }
@@ -100,28 +97,41 @@ func (d *Door) Active() bool { return d.e.out[d.e.hosts[d.host].port].active }
 // other, and the queues of a lane in turn. Queues stay, so programs use them again.
 // Queue numbers are those of streams (Engine.Flow). Not to be called by a Program.
 func (d *Door) OpenQueue(key ib.PKey) int {
-	e := d.e
+	e, own := d.e, d.part()
 	n := len(e.streams)
-	q := e.newSendQueue(d.host, 0)
-	e.sendq[q].stream = int32(n)
+	q := own.newSendQueue(d.host, 0)
+	own.sendq[q].stream = int32(n)
 	e.streams = append(e.streams, stream{
 		Stream: Stream{Src: int(d.host), Arrival: driven, To: Destination{kind: toGroup, one: -1}, End: Never, Packets: 1<<64 - 1},
 		queue:  q, pkey: key,
 	})
-	e.flows = append(e.flows, FlowStats{})
+	for _, p := range e.parts {
+		p.flows = append(p.flows, FlowStats{})
+	}
+	e.share()
 	return n
 }
 
 // Queued is how many packets wait in a queue.
-func (d *Door) Queued(queue int) int { return int(d.e.sendq[d.e.streams[queue].queue].n) }
+func (d *Door) Queued(queue int) int { return int(d.part().sendq[d.e.streams[queue].queue].n) }
 
 // Send puts a packet into a queue. It is false if the adapter discards it at once,
 // because its port is not Active (IBA §7.2.7) or its service level has no lane;
 // Left is not called then.
 func (d *Door) Send(queue int, m *Message) bool {
-	e := d.e
+	e := d.part()
+	if !e.send(d.host, queue, m) {
+		return false
+	}
+	if !e.running {
+		d.e.settle()
+	}
+	return true
+}
+
+func (e *part) send(host int32, queue int, m *Message) bool {
 	s := &e.streams[queue]
-	h := &e.hosts[d.host]
+	h := &e.hosts[host]
 	s.made++
 	e.stat.Created++
 	e.flows[queue].Created++
@@ -146,7 +156,6 @@ func (d *Door) Send(queue int, m *Message) bool {
 	e.carry(id, cargo{m.Payload, h.lid})
 	e.stat.live++
 	e.enqueueSend(s.queue, id)
-	e.arbitrateTouched()
 	return true
 }
 
@@ -157,28 +166,28 @@ type cargo struct {
 }
 
 // carry gives a packet what it carries.
-func (e *Engine) carry(id int32, c cargo) {
-	for len(e.programs.cargo) < len(e.packets) {
-		e.programs.cargo = append(e.programs.cargo, cargo{})
+func (e *part) carry(id int32, c cargo) {
+	for len(e.cargo) < len(e.packets) {
+		e.cargo = append(e.cargo, cargo{})
 	}
-	e.programs.cargo[id] = c
+	e.cargo[id] = c
 }
 
 // Wake asks for a call of Timer at a time, or earlier: an earlier call that is
 // asked for already replaces it, and the program looks then what is due.
 func (d *Door) Wake(at Time) {
-	r := &d.e.programs.at[d.host]
+	r := &d.e.residents[d.host]
 	at = max(at, d.e.now)
 	if at >= r.wake || at == Never {
 		return
 	}
 	r.wake = at
-	d.e.push(at, evProgram, d.host, 0)
+	d.part().push(at, evProgram, d.host, 0)
 }
 
 // programTimer is the event of Door.Wake.
-func (e *Engine) programTimer(h int32) {
-	r := &e.programs.at[h]
+func (e *part) programTimer(h int32) {
+	r := &e.residents[h]
 	if r.program == nil || r.wake > e.now {
 		return // an earlier one has come instead
 	}
@@ -187,13 +196,13 @@ func (e *Engine) programTimer(h int32) {
 }
 
 // toProgram hands a packet to the program of its host, if it has one.
-func (e *Engine) toProgram(hi, id int32) {
-	if e.programs.at == nil || e.programs.at[hi].program == nil {
+func (e *part) toProgram(hi, id int32) {
+	if e.residents == nil || e.residents[hi].program == nil {
 		return
 	}
-	p, c := &e.packets[id], &e.programs.cargo[id]
+	p, c := &e.packets[id], &e.cargo[id]
 	s := &e.streams[p.stream]
-	r := &e.programs.at[hi]
+	r := &e.residents[hi]
 	r.arrived = Arrived{
 		At: e.now, Host: s.Src, SLID: c.slid, DLID: p.dlid, SL: p.sl, PKey: s.pkey, Bytes: int(p.bytes), Payload: c.payload,
 	}
@@ -202,8 +211,8 @@ func (e *Engine) toProgram(hi, id int32) {
 
 // purge discards what the programs of a host have in its queues, because the port
 // is not Active any more.
-func (e *Engine) purge(h int32) {
-	if e.programs.at == nil || e.programs.at[h].program == nil {
+func (e *part) purge(h int32) {
+	if e.residents == nil || e.residents[h].program == nil {
 		return
 	}
 	oi := e.hosts[h].port
@@ -231,14 +240,14 @@ func (e *Engine) purge(h int32) {
 					id = after
 				}
 				s.q, s.n = queue{-1, -1}, 0
-				e.programs.purged = append(e.programs.purged, s.stream)
+				e.purged = append(e.purged, s.stream)
 			}
 			si = next
 		}
 	}
-	list := e.programs.purged
-	e.programs.purged = e.programs.purged[:0]
+	list := e.purged
+	e.purged = e.purged[:0]
 	for _, n := range list {
-		e.programs.at[h].program.Left(int(n))
+		e.residents[h].program.Left(int(n))
 	}
 }

@@ -33,23 +33,26 @@ type outPort struct {
 	peer     int32 // port at the far end, -1: no cable
 	node     int32
 	reading  int32 // port whose buffer the transmission empties, -1: none
-	sending  int32 // packet of the last transmission
-	reqs     int32 // inputs and lanes with a packet for it
-	sink     int32 // end port at the far end, -1: a switch
-	source   int32 // end port that sends here, -1: a switch
-	table    int32 // VL arbitration, -1: lanes take turns
-	arb      arbState
-	lanes    uint16 // with a packet for it
-	maxBytes uint16
-	num      uint8
-	vls      uint8
-	last     uint8 // lane that sent last
-	armed    bool  // an event will come at busy
-	gated    bool  // an event will come at gate
-	active   bool  // sends data
-	filter   bool  // partition filter
-	limited  bool  // it has a head of queue life
-	_        [6]byte
+	// The packet of the last transmission.
+	sendStream int32
+	sendSeq    uint32
+	reqs       int32 // inputs and lanes with a packet for it
+	sink       int32 // end port at the far end, -1: a switch
+	source     int32 // end port that sends here, -1: a switch
+	table      int32 // VL arbitration, -1: lanes take turns
+	arb        arbState
+	lanes      uint16 // with a packet for it
+	maxBytes   uint16
+	num        uint8
+	vls        uint8
+	last       uint8 // lane that sent last
+	armed      bool  // an event will come at busy
+	gated      bool  // an event will come at gate
+	active     bool  // sends data
+	filter     bool  // partition filter
+	limited    bool  // it has a head of queue life
+	far        bool  // the far end belongs to another part
+	_          [1]byte
 }
 
 // inPort is the receiving side of a port.
@@ -65,6 +68,7 @@ type inPort struct {
 	num     uint8
 	active  bool // takes data
 	filter  bool // partition filter
+	far     bool // the sender belongs to another part
 	words   uint64
 	packets uint64
 	_       [8]byte
@@ -164,13 +168,12 @@ const (
 	evGate                       // out port
 	evReady                      // queue
 	evLimit                      // queue
-	evDetect
 
 	keyBits = 28
 )
 
 // index makes a free list out of a slice of records.
-func (e *Engine) newPacket() int32 {
+func (e *part) newPacket() int32 {
 	i := e.freePacket
 	if i < 0 {
 		e.packets = append(e.packets, packet{})
@@ -180,13 +183,13 @@ func (e *Engine) newPacket() int32 {
 	return i
 }
 
-func (e *Engine) release(i int32) {
+func (e *part) release(i int32) {
 	e.packets[i].next = e.freePacket
 	e.packets[i].stream = -1
 	e.freePacket = i
 }
 
-func (e *Engine) newRead() int32 {
+func (e *part) newRead() int32 {
 	i := e.freeRead
 	if i < 0 {
 		e.reads = append(e.reads, read{})

@@ -104,19 +104,59 @@ type Drop struct {
 }
 
 // SetHooks sets what is called for packets.
-func (e *Engine) SetHooks(h Hooks) { e.hooks = h }
+func (e *Engine) SetHooks(h Hooks) {
+	for _, p := range e.parts {
+		p.hooks = h
+	}
+}
 
 // Stats returns the counts so far.
 func (e *Engine) Stats() *Stats {
 	c := *e.stat
+	for _, p := range e.parts[1:] {
+		c.add(p.stat)
+	}
 	return &c
 }
 
+// add adds the counts of another part.
+func (s *Stats) add(x *Stats) {
+	s.Created += x.Created
+	s.Copies += x.Copies
+	s.Delivered += x.Delivered
+	s.Bytes += x.Bytes
+	for i, n := range x.Dropped {
+		s.Dropped[i] += n
+	}
+	s.Latency.merge(&x.Latency)
+	s.Network.merge(&x.Network)
+	s.Hash += x.Hash
+	s.live += x.live
+	s.made += x.made
+	s.gone += x.gone
+}
+
 // Live is the number of packets at sources, on wires and in buffers.
-func (e *Engine) Live() uint64 { return e.stat.live }
+func (e *Engine) Live() (n uint64) {
+	for _, p := range e.parts {
+		n += p.stat.live // of a part alone it may be negative: modulo 2^64
+	}
+	return n
+}
 
 // Flow returns the counts of a stream.
-func (e *Engine) Flow(stream int) FlowStats { return e.flows[stream] }
+func (e *Engine) Flow(stream int) FlowStats {
+	f := e.flows[stream]
+	for _, p := range e.parts[1:] {
+		x := &p.flows[stream]
+		f.Created += x.Created
+		f.Delivered += x.Delivered
+		f.Dropped += x.Dropped
+		f.Bytes += x.Bytes
+		f.Latest = max(f.Latest, x.Latest)
+	}
+	return f
+}
 
 // NumStreams is the number of streams.
 func (e *Engine) NumStreams() int { return len(e.streams) }
@@ -124,12 +164,14 @@ func (e *Engine) NumStreams() int { return len(e.streams) }
 // ResetStats begins to count anew, at the end of a warm-up. The counters of ports
 // go on, as those of devices do.
 func (e *Engine) ResetStats() {
-	s := e.stat
-	*s = Stats{Since: e.now, live: s.live, made: s.made + s.Created + s.Copies, gone: s.gone + s.Delivered + s.Drops()}
-	clear(e.flows)
+	for _, p := range e.parts {
+		s := p.stat
+		*s = Stats{Since: e.now, live: s.live, made: s.made + s.Created + s.Copies, gone: s.gone + s.Delivered + s.Drops()}
+		clear(p.flows)
+	}
 }
 
-func (e *Engine) delivered(hi, id int32) {
+func (e *part) delivered(hi, id int32) {
 	p := &e.packets[id]
 	st, f := e.stat, &e.flows[p.stream]
 	st.live--
@@ -143,7 +185,7 @@ func (e *Engine) delivered(hi, id int32) {
 	x := rng(uint64(e.now)) ^ rng(uint64(hi)<<32|uint64(p.stream)) ^ rng(uint64(p.seq)<<40)
 	st.Hash += x.next()
 	if e.hooks.OnDeliver != nil {
-		e.hooks.OnDeliver(&Delivery{
+		e.tellDelivery(&Delivery{
 			At: e.now, Created: p.created, Injected: p.injected, Stream: int(p.stream), Host: int(hi), Seq: p.seq,
 			Bytes: int(p.bytes), SL: p.sl, Lane: ib.VL(p.lane),
 		})
@@ -157,12 +199,20 @@ func (e *Engine) delivered(hi, id int32) {
 }
 
 // acknowledge tells the source of a closed loop that a packet is gone.
-func (e *Engine) acknowledge(stream int32) {
-	e.push(e.now+e.streams[stream].AckDelay, evAck, stream, 0)
+func (e *part) acknowledge(stream int32) {
+	s := &e.streams[stream]
+	at := e.now + s.AckDelay
+	if e.owner != nil {
+		if to := e.owner[e.hosts[s.Src].port]; to != e.id {
+			e.mailAck(to, ackMail{at, stream})
+			return
+		}
+	}
+	e.push(at, evAck, stream, 0)
 }
 
 // dropped counts a lost packet and releases it.
-func (e *Engine) dropped(port, id int32, why Cause) {
+func (e *part) dropped(port, id int32, why Cause) {
 	p := &e.packets[id]
 	e.stat.live--
 	e.countDrop(port, p, why)
@@ -172,42 +222,42 @@ func (e *Engine) dropped(port, id int32, why Cause) {
 	e.release(id)
 }
 
-func (e *Engine) countDrop(port int32, p *packet, why Cause) {
+func (e *part) countDrop(port int32, p *packet, why Cause) {
 	e.stat.Dropped[why]++
 	e.faults[port].drops[why]++
 	e.flows[p.stream].Dropped++
 	if e.hooks.OnDrop != nil {
-		e.hooks.OnDrop(&Drop{At: e.now, Created: p.created, Stream: int(p.stream), Seq: p.seq, Cause: why, Port: e.ref(port), DLID: p.dlid})
+		e.tellDrop(&Drop{At: e.now, Created: p.created, Stream: int(p.stream), Seq: p.seq, Cause: why, Port: e.ref(port), DLID: p.dlid})
 	}
 }
 
 // dropAt loses a packet at input i; its blocks come free at once.
-func (e *Engine) dropAt(i, id int32, why Cause) { e.dropFor(i, i, id, why) }
+func (e *part) dropAt(i, id int32, why Cause) { e.dropFor(i, i, id, why) }
 
 // dropFor loses a packet that is in the buffer of input i, and counts it at a
 // port.
-func (e *Engine) dropFor(port, i, id int32, why Cause) {
+func (e *part) dropFor(port, i, id int32, why Cause) {
 	p := &e.packets[id]
-	e.addRead(e.in[i].up*e.stride+int32(p.lane), e.now, e.now, Rate{1, 1}, p.blocks)
+	e.giveBack(&e.in[i], p.lane, e.now, e.now, Rate{1, 1}, p.blocks)
 	e.dropped(port, id, why)
 }
 
 // dropRead loses a packet whose blocks come free anyway.
-func (e *Engine) dropRead(port, id int32, why Cause) { e.dropped(port, id, why) }
+func (e *part) dropRead(port, id int32, why Cause) { e.dropped(port, id, why) }
 
 // dropHead loses the head of a queue for the output that it waits for.
-func (e *Engine) dropHead(qi int32, why Cause) {
+func (e *part) dropHead(qi int32, why Cause) {
 	e.dropHeadFor(qi, e.packets[e.inLanes[qi].head].out, why)
 }
 
 // dropNew loses a packet before it has a record.
-func (e *Engine) dropNew(si int32, why Cause) {
+func (e *part) dropNew(si int32, why Cause) {
 	s := &e.streams[si]
 	e.stat.Dropped[why]++
 	e.flows[si].Dropped++
 	e.faults[e.hosts[s.Src].port].drops[why]++
 	if e.hooks.OnDrop != nil {
-		e.hooks.OnDrop(&Drop{At: e.now, Created: e.now, Stream: int(si), Seq: s.seq - 1, Cause: why, Port: e.hosts[s.Src].ref})
+		e.tellDrop(&Drop{At: e.now, Created: e.now, Stream: int(si), Seq: s.seq - 1, Cause: why, Port: e.hosts[s.Src].ref})
 	}
 }
 
@@ -251,6 +301,22 @@ type Histogram struct {
 	Sum      Time
 	Min, Max Time
 	counts   [48 * 64]uint32
+}
+
+// merge adds the times of x.
+func (h *Histogram) merge(x *Histogram) {
+	if x.N == 0 {
+		return
+	}
+	if h.N == 0 || x.Min < h.Min {
+		h.Min = x.Min
+	}
+	h.Max = max(h.Max, x.Max)
+	h.N += x.N
+	h.Sum += x.Sum
+	for i, n := range x.counts {
+		h.counts[i] += n
+	}
 }
 
 // histBase is the time below which times are not told apart.

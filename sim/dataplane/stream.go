@@ -148,10 +148,14 @@ func (e *Engine) AddStream(s Stream) (int, error) {
 		x.pkey = ib.PKeyDefaultFull
 	}
 	if s.Queue == OwnQueue {
-		x.queue = e.newSendQueue(int32(s.Src), 0)
+		x.queue = e.partOfHost(s.Src).newSendQueue(int32(s.Src), 0)
 	}
 	e.streams = append(e.streams, x)
-	e.flows = append(e.flows, FlowStats{})
+	for _, p := range e.parts {
+		p.flows = append(p.flows, FlowStats{})
+	}
+	e.workers.note(&s)
+	e.share()
 	at := max(s.Start, e.now)
 	st := &e.streams[n]
 	switch s.Arrival {
@@ -164,13 +168,13 @@ func (e *Engine) AddStream(s Stream) (int, error) {
 		st.until = at + st.rng.exp(s.On)
 	}
 	if st.pulls() {
-		e.sendq[st.queue].stream = int32(n)
+		e.partOfHost(s.Src).sendq[st.queue].stream = int32(n)
 	}
 	if s.Arrival == Posted && s.Start <= e.now {
 		return n, nil
 	}
 	st.timed = true
-	e.push(at, evSource, int32(n), 0)
+	e.partOfHost(s.Src).push(at, evSource, int32(n), 0)
 	return n, nil
 }
 
@@ -253,7 +257,7 @@ func (e *Engine) maxLane(h int) (n int) {
 	return n
 }
 
-func (e *Engine) newSendQueue(h, limit int32) int32 {
+func (e *part) newSendQueue(h, limit int32) int32 {
 	e.sendq = append(e.sendq, sendQueue{q: queue{-1, -1}, next: -1, host: h, limit: limit, stream: -1})
 	return int32(len(e.sendq) - 1)
 }
@@ -261,12 +265,12 @@ func (e *Engine) newSendQueue(h, limit int32) int32 {
 // Post orders n more packets of a stream whose Arrival is Posted.
 func (e *Engine) Post(s int, n uint64) {
 	e.streams[s].posted += n
-	e.refill(int32(s))
-	e.arbitrateTouched()
+	e.partOfHost(e.streams[s].Src).refill(int32(s))
+	e.settle()
 }
 
 // arrival is the time of a stream's next packet.
-func (e *Engine) arrival(si int32) {
+func (e *part) arrival(si int32) {
 	s := &e.streams[si]
 	s.timed = false
 	if s.pulls() {
@@ -293,11 +297,11 @@ func (e *Engine) arrival(si int32) {
 }
 
 // refill makes the next packet of a stream that is asked for it, if it may.
-func (e *Engine) refill(si int32) {
+func (e *part) refill(si int32) {
 	s := &e.streams[si]
 	if s.Arrival == driven {
-		if e.programs.at != nil { // not in a clone
-			e.programs.at[s.Src].program.Left(int(si))
+		if e.residents != nil { // not in a clone
+			e.residents[s.Src].program.Left(int(si))
 		}
 		return
 	}
@@ -333,14 +337,14 @@ func (e *Engine) refill(si int32) {
 }
 
 // acked is the end of a packet of a closed loop at its source.
-func (e *Engine) acked(si int32) {
+func (e *part) acked(si int32) {
 	e.streams[si].away--
 	e.refill(si)
 }
 
 // make makes a packet and puts it into its queue; false: it was lost at once, or
 // there is no path.
-func (e *Engine) make(si int32) bool {
+func (e *part) make(si int32) bool {
 	s := &e.streams[si]
 	s.made++
 	dst := e.drawDest(s)
@@ -390,7 +394,7 @@ func (e *Engine) make(si int32) bool {
 }
 
 // drawDest draws the end port that a packet is for, -1: a group.
-func (e *Engine) drawDest(s *stream) int32 {
+func (e *part) drawDest(s *stream) int32 {
 	d := &s.To
 	if d.kind == toOne {
 		return d.one
@@ -419,7 +423,7 @@ func (e *Engine) drawDest(s *stream) int32 {
 }
 
 // sendQueueOf is the queue that a packet waits in.
-func (e *Engine) sendQueueOf(s *stream, si, dst, vl int32) int32 {
+func (e *part) sendQueueOf(s *stream, si, dst, vl int32) int32 {
 	if s.queue >= 0 {
 		return s.queue
 	}

@@ -10,7 +10,7 @@ import (
 // chosen by an output.
 
 // queueOf is the queue of a packet at an input.
-func (e *Engine) queueOf(in int32, lane, out uint8) int32 {
+func (e *part) queueOf(in int32, lane, out uint8) int32 {
 	q := in*e.stride + int32(lane)
 	if e.voq {
 		return q*e.radix() + int32(out)
@@ -19,7 +19,7 @@ func (e *Engine) queueOf(in int32, lane, out uint8) int32 {
 }
 
 // inputOf is the input of a queue.
-func (e *Engine) inputOf(q int32) int32 {
+func (e *part) inputOf(q int32) int32 {
 	if e.voq {
 		q /= e.radix()
 	}
@@ -28,7 +28,7 @@ func (e *Engine) inputOf(q int32) int32 {
 
 // eligible looks up a packet whose head came in SwitchDelay ago at input i, and
 // puts it into its queue.
-func (e *Engine) eligible(i, id int32) {
+func (e *part) eligible(i, id int32) {
 	p, in := &e.packets[id], &e.in[i]
 	if p.flags&flagLost != 0 {
 		e.dropAt(i, id, LostOnWire)
@@ -68,7 +68,7 @@ func (e *Engine) eligible(i, id int32) {
 }
 
 // leave decides on which lane a packet may leave by a port, numCauses: it may.
-func (e *Engine) leave(nd *node, in *inPort, out uint8, p *packet) (vl uint8, why Cause) {
+func (e *part) leave(nd *node, in *inPort, out uint8, p *packet) (vl uint8, why Cause) {
 	oi := nd.first + int32(out)
 	o := &e.out[oi]
 	if !o.active {
@@ -93,7 +93,7 @@ func (e *Engine) leave(nd *node, in *inPort, out uint8, p *packet) (vl uint8, wh
 }
 
 // enqueue puts a packet at the end of its queue.
-func (e *Engine) enqueue(i, id int32) {
+func (e *part) enqueue(i, id int32) {
 	p, in := &e.packets[id], &e.in[i]
 	p.next = -1
 	qi := e.queueOf(i, p.lane, p.out)
@@ -115,7 +115,7 @@ func (e *Engine) enqueue(i, id int32) {
 // expose shows the head of a queue to its output. It may start only when its
 // tail will be in before the output needs it (the second term of the start time
 // in the package documentation).
-func (e *Engine) expose(qi, id int32) {
+func (e *part) expose(qi, id int32) {
 	p := &e.packets[id]
 	if p.flags&flagExposed != 0 {
 		return
@@ -153,7 +153,7 @@ func (e *Engine) expose(qi, id int32) {
 }
 
 // refuses says why a lane of an output takes no packets now, numCauses: it does.
-func (e *Engine) refuses(oi int32, vl uint8) Cause {
+func (e *part) refuses(oi int32, vl uint8) Cause {
 	if !e.out[oi].active {
 		return Inactive
 	}
@@ -165,7 +165,7 @@ func (e *Engine) refuses(oi int32, vl uint8) Cause {
 
 // readyAt is when a packet may start so that its tail is in before the output
 // needs it.
-func (e *Engine) readyAt(nd *node, in *inPort, p *packet, o *outPort) (t Time) {
+func (e *part) readyAt(nd *node, in *inPort, p *packet, o *outPort) (t Time) {
 	if p.mc >= 0 && !e.voq {
 		for out := range e.groups.copies[p.mc].each {
 			if o := &e.out[nd.first+int32(out)]; o.rate != in.rate {
@@ -182,7 +182,7 @@ func (e *Engine) readyAt(nd *node, in *inPort, p *packet, o *outPort) (t Time) {
 
 // request notes at an output that input i has a packet for its lane, and sees to
 // it that the output will look.
-func (e *Engine) request(oi int32, vl uint8, i int32) {
+func (e *part) request(oi int32, vl uint8, i int32) {
 	o, in := &e.out[oi], &e.in[i]
 	ol := oi*e.stride + int32(vl)
 	w := &e.requests[ol*e.words+int32(in.num>>6)]
@@ -206,7 +206,7 @@ func (e *Engine) request(oi int32, vl uint8, i int32) {
 }
 
 // addRequest counts a request, and starts the waiting times.
-func (e *Engine) addRequest(o *outPort, l *outLane, vl uint8) {
+func (e *part) addRequest(o *outPort, l *outLane, vl uint8) {
 	if o.reqs == 0 {
 		o.waitFrom = max(e.now, o.busy, o.gate)
 	}
@@ -219,7 +219,7 @@ func (e *Engine) addRequest(o *outPort, l *outLane, vl uint8) {
 }
 
 // unrequest takes a request back.
-func (e *Engine) unrequest(oi int32, vl uint8, i int32) {
+func (e *part) unrequest(oi int32, vl uint8, i int32) {
 	o, num := &e.out[oi], e.in[i].num
 	ol := oi*e.stride + int32(vl)
 	e.requests[ol*e.words+int32(num>>6)] &^= 1 << (num & 63)
@@ -231,7 +231,7 @@ func (e *Engine) unrequest(oi int32, vl uint8, i int32) {
 	}
 }
 
-func (e *Engine) dropRequest(o *outPort, l *outLane, vl uint8) {
+func (e *part) dropRequest(o *outPort, l *outLane, vl uint8) {
 	o.reqs--
 	if l.reqs--; l.reqs == 0 {
 		o.lanes &^= 1 << vl
@@ -244,20 +244,20 @@ func (e *Engine) dropRequest(o *outPort, l *outLane, vl uint8) {
 }
 
 // popHead takes the head out of a queue and shows the next one.
-func (e *Engine) popHead(qi, i, id int32) {
+func (e *part) popHead(qi, i, id int32) {
 	e.pop(qi, i, id)
 	e.exposeHead(qi)
 }
 
 // exposeHead shows the head of a queue, if there is one.
-func (e *Engine) exposeHead(qi int32) {
+func (e *part) exposeHead(qi int32) {
 	if h := e.inLanes[qi].head; h >= 0 {
 		e.expose(qi, h)
 	}
 }
 
 // pop takes the head out of a queue.
-func (e *Engine) pop(qi, i, id int32) {
+func (e *part) pop(qi, i, id int32) {
 	p, in := &e.packets[id], &e.in[i]
 	q := &e.inLanes[qi]
 	q.head = p.next
@@ -275,7 +275,7 @@ func (e *Engine) pop(qi, i, id int32) {
 
 // emptied keeps the sets of lanes and outputs with packets after the queue of p
 // became empty.
-func (e *Engine) emptied(in *inPort, i int32, p *packet) {
+func (e *part) emptied(in *inPort, i int32, p *packet) {
 	if !e.voq {
 		in.lanes &^= 1 << p.lane
 		return
@@ -289,7 +289,7 @@ func (e *Engine) emptied(in *inPort, i int32, p *packet) {
 
 // clearRequest takes back the request of an input for a lane of an output, unless
 // the head of another queue is for it too.
-func (e *Engine) clearRequest(in *inPort, i int32, out, vl uint8) {
+func (e *part) clearRequest(in *inPort, i int32, out, vl uint8) {
 	for m := in.lanes; m != 0; m &= m - 1 {
 		if e.isFor(e.queueOf(i, uint8(bits.TrailingZeros16(m)), out), out, vl) {
 			return
@@ -299,7 +299,7 @@ func (e *Engine) clearRequest(in *inPort, i int32, out, vl uint8) {
 }
 
 // armFree arranges the event at the end of a transmission.
-func (e *Engine) armFree(oi int32) {
+func (e *part) armFree(oi int32) {
 	if o := &e.out[oi]; !o.armed {
 		o.armed = true
 		e.push(o.busy, evFree, oi, 0)
@@ -307,7 +307,7 @@ func (e *Engine) armFree(oi int32) {
 }
 
 // free ends a transmission: its output and the read of its input.
-func (e *Engine) free(oi int32) {
+func (e *part) free(oi int32) {
 	o := &e.out[oi]
 	o.armed = false
 	if i := o.reading; i >= 0 {
@@ -320,7 +320,7 @@ func (e *Engine) free(oi int32) {
 }
 
 // freeInput ends a read, and touches the outputs that the input has packets for.
-func (e *Engine) freeInput(i int32) {
+func (e *part) freeInput(i int32) {
 	in := &e.in[i]
 	in.reads--
 	nd := &e.nodes[in.node]

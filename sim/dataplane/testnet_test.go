@@ -106,11 +106,26 @@ func testConfig() Config {
 
 func mustNew(t testing.TB, n *Topology, p Tables, c Config) *Engine {
 	t.Helper()
+	if c.Workers == 0 {
+		c.Workers = crew.workers
+	}
 	e, err := New(n, p, c)
 	if err != nil {
 		t.Fatal(err)
 	}
+	e.workers.always = crew.always
+	if crew.made != nil {
+		*crew.made = append(*crew.made, e)
+	}
 	return e
+}
+
+// crew is how many workers the engines of mustNew have, whether they use
+// goroutines in any case, and where engines are noted.
+var crew struct {
+	workers int
+	always  bool
+	made    *[]*Engine
 }
 
 func mustAdd(t testing.TB, e *Engine, s Stream) int {

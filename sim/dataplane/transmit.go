@@ -1,7 +1,7 @@
 package dataplane
 
 // start sends a packet that was chosen.
-func (e *Engine) start(oi int32, o *outPort, vl uint8, c candidate) {
+func (e *part) start(oi int32, o *outPort, vl uint8, c candidate) {
 	p := &e.packets[c.packet]
 	dur := o.rate.Time(int(p.bytes))
 	ol := oi*e.stride + int32(vl)
@@ -24,7 +24,7 @@ func (e *Engine) start(oi int32, o *outPort, vl uint8, c candidate) {
 		}
 		p = &e.packets[c.packet]
 		if last && in.up >= 0 {
-			e.addRead(in.up*e.stride+int32(p.lane), e.now, o.busy, o.rate, p.blocks)
+			e.giveBack(in, p.lane, e.now, o.busy, o.rate, p.blocks)
 		}
 		if !e.lazy || in.n > 0 || o.reqs > 0 {
 			e.armFree(oi)
@@ -32,7 +32,7 @@ func (e *Engine) start(oi int32, o *outPort, vl uint8, c candidate) {
 	}
 	p = &e.packets[c.packet]
 	p.lane = vl
-	o.sending = c.packet
+	o.sendStream, o.sendSeq = p.stream, p.seq
 	o.words += words(p.bytes)
 	o.packets++
 	l.packets++
@@ -46,11 +46,15 @@ func (e *Engine) start(oi int32, o *outPort, vl uint8, c candidate) {
 	}
 	head := e.now + o.cable
 	p.tail = head + dur
-	e.push(head+e.nodes[e.out[o.peer].node].delay, evEligible, o.peer, c.packet)
+	if o.far {
+		e.mailPacket(head+e.cfg.SwitchDelay, o.peer, c.packet)
+		return
+	}
+	e.push(head+e.cfg.SwitchDelay, evEligible, o.peer, c.packet)
 }
 
 // endWait closes the waiting times of a port and a lane that start to send.
-func (e *Engine) endWait(o *outPort, l *outLane) {
+func (e *part) endWait(o *outPort, l *outLane) {
 	o.waited += max(0, e.now-o.waitFrom)
 	o.waitFrom = o.busy
 	l.waited += max(0, e.now-l.waitFrom)
@@ -58,7 +62,7 @@ func (e *Engine) endWait(o *outPort, l *outLane) {
 }
 
 // beginRead takes a read port of an input.
-func (e *Engine) beginRead(in *inPort, oi int32, until Time) {
+func (e *part) beginRead(in *inPort, oi int32, until Time) {
 	if e.lazy {
 		in.busy, in.readBy, in.reads = until, oi, 1
 	} else {
@@ -73,7 +77,7 @@ func (e *Engine) beginRead(in *inPort, oi int32, until Time) {
 // toHost sends a packet over the last cable. The host takes packets in the order
 // of arrival at its own rate, so when this one is read is known now. That is
 // when its blocks come free.
-func (e *Engine) toHost(o *outPort, ol, id int32) {
+func (e *part) toHost(o *outPort, ol, id int32) {
 	p, h := &e.packets[id], &e.hosts[o.sink]
 	head := e.now + o.cable
 	p.tail = head + o.busy - e.now
@@ -96,7 +100,7 @@ func (e *Engine) toHost(o *outPort, ol, id int32) {
 }
 
 // deliver hands a packet to the host, or notes that it waits there.
-func (e *Engine) deliver(hi, id int32) {
+func (e *part) deliver(hi, id int32) {
 	p, h := &e.packets[id], &e.hosts[hi]
 	in := &e.in[h.port]
 	if p.flags&flagLost != 0 {
@@ -129,7 +133,7 @@ func (e *Engine) deliver(hi, id int32) {
 
 // hold keeps a packet at a host that has stopped, or begins to read it if the
 // host has resumed.
-func (e *Engine) hold(h *host, id int32) {
+func (e *part) hold(h *host, id int32) {
 	e.packets[id].next = -1
 	if h.held.tail >= 0 {
 		e.packets[h.held.tail].next = id
@@ -143,7 +147,7 @@ func (e *Engine) hold(h *host, id int32) {
 }
 
 // readHeld begins to read all packets that a host holds.
-func (e *Engine) readHeld(h *host) {
+func (e *part) readHeld(h *host) {
 	o := &e.out[e.in[h.port].up]
 	for h.held.head >= 0 {
 		id := h.held.head

@@ -163,6 +163,15 @@ func (q *Queue) NextBefore(limit int64) (t int64, ok bool) {
 	return t, t < limit
 }
 
+// HeadAt is the first event if its time is t, which NextBefore has returned.
+func (q *Queue) HeadAt(t int64) (Event, bool) {
+	n := len(q.cur) - 1
+	if n < 0 || q.cur[n].At != t {
+		return Event{}, false
+	}
+	return q.cur[n], true
+}
+
 // PopAt takes out the first event if its time is t, which NextBefore has returned.
 func (q *Queue) PopAt(t int64) (Event, bool) {
 	n := len(q.cur) - 1
