@@ -17,6 +17,7 @@ func TestAllocations(t *testing.T) {
 			mustAdd(t, e, Stream{Src: h, To: ToAny(), Bytes: rc2k})
 			mustAdd(t, e, Stream{Src: h, To: ToAny(), SL: 1, Bytes: 30, Arrival: Poisson, Gap: Microsecond, Queue: LaneQueue})
 		}
+		e.fetcher.on = in == FIFO
 		at := Millisecond
 		e.Run(at)
 		if n := testing.AllocsPerRun(10, func() {

@@ -108,6 +108,9 @@ func newTrial(t *testing.T, seed uint64, workers int) *trial {
 	c.Workers = workers
 	x.e = mustNew(t, &x.n.Topology, x.p, c)
 	x.e.workers.always = seed%2 == 0
+	for _, p := range x.e.parts {
+		p.fetcher.on = seed%3 == 1 && workers > 1 // it changes nothing
+	}
 	x.e.SetHooks(Hooks{OnDeliver: x.delivered, OnDrop: x.dropped})
 	for h := range x.hosts {
 		if r.IntN(4) == 0 {

@@ -48,6 +48,7 @@ func (e *part) copyTo(x *part) {
 	stat := *e.stat
 	x.stat = &stat
 	x.groups.copies = slices.Clone(e.groups.copies)
+	x.fetcher = fetcher{on: e.fetcher.on}
 	x.mail = mail{} // nothing is in it
 	x.mail.init(len(e.mail.boxes[0]))
 }

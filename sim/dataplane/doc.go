@@ -110,8 +110,8 @@
 // the delay of a credit, 12 ns with 2 m of cable and QDR. A window must have some
 // dozens of events to be worth the meeting at its end, so small fabrics and those
 // with little traffic run their windows one after the other. History, counters,
-// losses, deadlock and the order of hooks are those of one worker; only Events may
-// be larger. The goroutines are those of package lockstep, and end with Run.
+// losses, deadlock and the order of hooks are those of one worker. The goroutines
+// are those of package lockstep, and end with Run.
 //
 // What acts without delay leaves no time for a window: a closed loop with an
 // AckDelay below 1 ns, and hooks that may post. Such an Engine runs with one

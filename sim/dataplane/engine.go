@@ -326,11 +326,11 @@ func (e *Engine) checkLanes() error {
 // Now is the present time.
 func (e *Engine) Now() Time { return e.now }
 
-// Events is how many events have been processed. Several workers may look at a
-// port once more than one does.
+// Events is how many events have been processed, besides those that tell a port of
+// credits: they depend on what was known when, and so on the number of workers.
 func (e *Engine) Events() (n uint64) {
 	for _, p := range e.parts {
-		n += p.events
+		n += p.events - p.wakes
 	}
 	return n
 }

@@ -63,17 +63,21 @@ type part struct {
 	stat   *Stats
 	flows  []FlowStats
 	events uint64
+	wakes  uint64 // those of credits
 	hooks  Hooks
 	look   Time // when the detector is to look, Never: it need not
 	every  Time // how often it looks, 0: never
 
 	mail mail
+
+	fetcher fetcher
 }
 
 // init makes part k of n, without its world.
 func (e *part) init(k, n int, t *Topology) {
 	e.id, e.look = uint8(k), Never
 	e.q = newWheel(len(t.Links) / n)
+	e.fetcher.on = len(e.out) > largeFabric
 	e.touched = newPortSet(len(e.out))
 	e.freePacket, e.freeRead, e.groups.free = -1, -1, -1
 	e.shared = map[sendKey]int32{}
@@ -120,6 +124,10 @@ func (e *part) run(until Time) {
 		if !ok {
 			return
 		}
+		if e.fetcher.on && e.fetcher.bucket != e.q.Bucket() {
+			e.fetcher.bucket = e.q.Bucket()
+			e.fetch(e.q.Current())
+		}
 		e.now, e.running = Time(t), true
 		for {
 			ev, ok := e.q.PopAt(t)
@@ -158,6 +166,7 @@ func (e *part) handle(ev wheel.Event) {
 		if l := &e.outLanes[i]; l.armedAt <= e.now {
 			l.armedAt = Never
 		}
+		e.wakes++
 		e.touched.add(i / e.stride)
 	case evGate:
 		e.out[i].gated = false

@@ -176,13 +176,13 @@ func (e *part) carry(id int32, c cargo) {
 // Wake asks for a call of Timer at a time, or earlier: an earlier call that is
 // asked for already replaces it, and the program looks then what is due.
 func (d *Door) Wake(at Time) {
-	r := &d.e.residents[d.host]
-	at = max(at, d.e.now)
+	r, own := &d.e.residents[d.host], d.part()
+	at = max(at, own.now)
 	if at >= r.wake || at == Never {
 		return
 	}
 	r.wake = at
-	d.part().push(at, evProgram, d.host, 0)
+	own.push(at, evProgram, d.host, 0)
 }
 
 // programTimer is the event of Door.Wake.

@@ -32,8 +32,8 @@ func story(e *Engine) string {
 	if x := e.Deadlock(); x != nil {
 		d = x.String()
 	}
-	return fmt.Sprintf("at %v: %d made, %d delivered, %v lost, %d there, next at %v, hash %x, all %x, %s",
-		e.Now(), s.Created, s.Delivered, s.Dropped, e.Live(), e.Next(), s.Hash, h.Sum64(), d)
+	return fmt.Sprintf("at %v: %d events, %d made, %d delivered, %v lost, %d there, next at %v, hash %x, all %x, %s",
+		e.Now(), e.Events(), s.Created, s.Delivered, s.Dropped, e.Live(), e.Next(), s.Hash, h.Sum64(), d)
 }
 
 // TestTwins: random fabrics with random traffic and faults have the same history

@@ -3,8 +3,9 @@
 // which they were put in.
 //
 // The wheel has a power of two of buckets, each a power of two of picoseconds
-// wide; a two-level bitmap finds the next bucket that is not empty. Events are
-// linked by index in one slice without pointers, so the collector scans nothing.
+// wide; a two-level bitmap finds the next bucket that is not empty. The events of a
+// bucket are in chunks of seven, two cache lines, which are linked by index in one
+// slice without pointers, so the collector scans nothing.
 // The bucket that is being emptied is sorted. What lies beyond the last bucket
 // waits in a heap. R. Brown's calendar queue (1988) resizes itself; the delays
 // of a fabric lie in a known band (10 ns to some µs), so this one need not.
@@ -41,11 +42,22 @@ func (a *Event) before(b *Event) bool {
 // tie is Key and Arg as the second key of the heap.
 func (a *Event) tie() uint64 { return uint64(a.Key)<<32 | uint64(uint32(a.Arg)^1<<31) }
 
-// node is an event in a bucket, linked by index.
-type node struct {
-	ev   Event
-	next int32
+// perChunk is how many events a chunk holds.
+const perChunk = 7
+
+// chunk holds events of a bucket: 128 bytes.
+type chunk struct {
+	ev   [perChunk]Event
+	next int32 // full one of the same bucket, or the next free one, -1
+	_    [12]byte
 }
+
+// place is the first chunk of a bucket, times 8, and how many events are in it; 0:
+// the bucket is empty. So an event is put in without reading the chunk.
+type place uint32
+
+func (p place) chunk() int32 { return int32(p >> 3) }
+func (p place) n() int       { return int(p & 7) }
 
 // Queue is an event queue. New makes one.
 type Queue struct {
@@ -54,10 +66,10 @@ type Queue struct {
 	base  int64 // number of the current bucket: time >> shift
 	n     int   // events, far ones included
 
-	cur   []Event // events of the current bucket, the next one last
-	heads []int32 // first node of each other bucket, -1: none
-	nodes []node
-	free  int32
+	cur    []Event // events of the current bucket, the next one last
+	heads  []place // of each other bucket
+	chunks []chunk
+	free   int32
 
 	words []uint64 // a bit for each bucket with events
 	sums  []uint64 // a bit for each word that is not 0
@@ -70,17 +82,14 @@ func New(shift, buckets uint) *Queue {
 	n := int64(1) << max(buckets, 6)
 	q := &Queue{
 		shift: shift, mask: n - 1, free: -1,
-		heads: make([]int32, n), words: make([]uint64, n/64), sums: make([]uint64, (n/64+63)/64),
-	}
-	for i := range q.heads {
-		q.heads[i] = -1
+		heads: make([]place, n), words: make([]uint64, n/64), sums: make([]uint64, (n/64+63)/64),
 	}
 	return q
 }
 
 // Bytes is the memory that the queue has reserved, without that of far events.
 func (q *Queue) Bytes() int {
-	return 16*cap(q.cur) + 24*cap(q.nodes) + 4*cap(q.heads) + 8*(cap(q.words)+cap(q.sums))
+	return 16*cap(q.cur) + 128*cap(q.chunks) + 4*cap(q.heads) + 8*(cap(q.words)+cap(q.sums))
 }
 
 // Len is the number of events.
@@ -101,21 +110,63 @@ func (q *Queue) Push(at int64, key uint32, arg int32) {
 		q.far.Push(at, e.tie(), arg)
 		return
 	}
+	q.put(b&q.mask, Event{at, key, arg})
+}
+
+// put puts an event into a bucket.
+func (q *Queue) put(slot int64, e Event) {
+	p := q.heads[slot]
+	if n := p.n(); n > 0 && n < perChunk {
+		q.chunks[p.chunk()].ev[n] = e
+		q.heads[slot] = p + 1
+		return
+	}
 	i := q.free
 	if i < 0 {
-		i = int32(len(q.nodes))
-		q.nodes = append(q.nodes, node{})
+		i = int32(len(q.chunks))
+		q.chunks = append(q.chunks, chunk{})
 	} else {
-		q.free = q.nodes[i].next
+		q.free = q.chunks[i].next
 	}
-	slot := b & q.mask
-	head := q.heads[slot]
-	q.nodes[i] = node{Event{at, key, arg}, head}
-	q.heads[slot] = i
-	if head < 0 {
-		w := slot >> 6
-		q.words[w] |= 1 << (slot & 63)
-		q.sums[w>>6] |= 1 << (w & 63)
+	c := &q.chunks[i]
+	c.ev[0], c.next = e, -1
+	q.heads[slot] = place(i)<<3 | 1
+	if p != 0 {
+		c.next = p.chunk()
+		return
+	}
+	w := slot >> 6
+	q.words[w] |= 1 << (slot & 63)
+	q.sums[w>>6] |= 1 << (w & 63)
+}
+
+// bucket is the events of a bucket.
+func (q *Queue) bucket(p place) func(yield func(Event) bool) {
+	return func(yield func(Event) bool) {
+		n := p.n()
+		for i := p.chunk(); i >= 0; i = q.chunks[i].next {
+			for k := range n {
+				if !yield(q.chunks[i].ev[k]) {
+					return
+				}
+			}
+			n = perChunk // only the first may not be full
+		}
+	}
+}
+
+// clear empties a bucket that has events.
+func (q *Queue) clear(slot int64) {
+	for i := q.heads[slot].chunk(); i >= 0; {
+		c := &q.chunks[i]
+		next := c.next
+		c.next, q.free = q.free, i
+		i = next
+	}
+	q.heads[slot] = 0
+	w := slot >> 6
+	if q.words[w] &^= 1 << (slot & 63); q.words[w] == 0 {
+		q.sums[w>>6] &^= 1 << (w & 63)
 	}
 }
 
@@ -138,8 +189,13 @@ func (q *Queue) Peek() int64 {
 	}
 	t := int64(math.MaxInt64)
 	if d := q.nextBucket(); d >= 0 {
-		for i := q.heads[(q.base+d)&q.mask]; i >= 0; i = q.nodes[i].next {
-			t = min(t, q.nodes[i].ev.At)
+		p := q.heads[(q.base+d)&q.mask]
+		n := p.n()
+		for i := p.chunk(); i >= 0; i = q.chunks[i].next {
+			for k := range n {
+				t = min(t, q.chunks[i].ev[k].At)
+			}
+			n = perChunk
 		}
 	}
 	if q.far.Len() > 0 {
@@ -162,6 +218,12 @@ func (q *Queue) NextBefore(limit int64) (t int64, ok bool) {
 	t = q.cur[len(q.cur)-1].At
 	return t, t < limit
 }
+
+// Bucket is the number of the current bucket.
+func (q *Queue) Bucket() int64 { return q.base }
+
+// Current is what is left in the current bucket, the first event last.
+func (q *Queue) Current() []Event { return q.cur }
 
 // HeadAt is the first event if its time is t, which NextBefore has returned.
 func (q *Queue) HeadAt(t int64) (Event, bool) {
@@ -203,20 +265,13 @@ func (q *Queue) firstBucket() int64 {
 func (q *Queue) turn(b int64) {
 	q.base = b
 	slot := b & q.mask
-	if i := q.heads[slot]; i >= 0 {
-		q.heads[slot] = -1
-		w := slot >> 6
-		if q.words[w] &^= 1 << (slot & 63); q.words[w] == 0 {
-			q.sums[w>>6] &^= 1 << (w & 63)
+	if p := q.heads[slot]; p != 0 {
+		n := p.n()
+		for i := p.chunk(); i >= 0; i = q.chunks[i].next {
+			q.cur = append(q.cur, q.chunks[i].ev[:n]...)
+			n = perChunk
 		}
-		for i >= 0 {
-			n := &q.nodes[i]
-			q.cur = append(q.cur, n.ev)
-			next := n.next
-			n.next = q.free
-			q.free = i
-			i = next
-		}
+		q.clear(slot)
 	}
 	for q.far.Len() > 0 && q.far.Min().Key>>q.shift == b {
 		x := q.far.Pop()
@@ -226,19 +281,11 @@ func (q *Queue) turn(b int64) {
 }
 
 // sortCurrent sorts the current bucket, the first event last.
-func (q *Queue) sortCurrent() {
-	c := q.cur
-	if len(c) > 24 {
-		slices.SortFunc(c, func(a, b Event) int {
-			switch {
-			case b.before(&a):
-				return -1
-			case a.before(&b):
-				return 1
-			}
-			return 0
-		})
-		return
+func (q *Queue) sortCurrent() { sortEvents(q.cur) }
+
+func sortEvents(c []Event) {
+	for len(c) > 24 {
+		c = split(c)
 	}
 	for i := 1; i < len(c); i++ {
 		e := c[i]
@@ -249,6 +296,43 @@ func (q *Queue) sortCurrent() {
 		}
 		c[j] = e
 	}
+}
+
+// split sorts a part of c, and returns the rest (C. A. R. Hoare's quicksort; the
+// larger part is the rest). Calls by a general sort would cost more than it does.
+func split(c []Event) []Event {
+	last := len(c) - 1
+	mid := last / 2
+	if c[0].before(&c[mid]) {
+		c[0], c[mid] = c[mid], c[0]
+	}
+	if c[mid].before(&c[last]) {
+		c[mid], c[last] = c[last], c[mid]
+		if c[0].before(&c[mid]) {
+			c[0], c[mid] = c[mid], c[0]
+		}
+	}
+	pivot := c[mid]
+	i, j := 0, last
+	for i <= j {
+		for pivot.before(&c[i]) {
+			i++
+		}
+		for c[j].before(&pivot) {
+			j--
+		}
+		if i <= j {
+			c[i], c[j] = c[j], c[i]
+			i++
+			j--
+		}
+	}
+	small, rest := c[:j+1], c[i:]
+	if len(small) > len(rest) {
+		small, rest = rest, small
+	}
+	sortEvents(small)
+	return rest
 }
 
 // nextBucket is how many buckets after the current one the next bucket with
@@ -282,24 +366,21 @@ func (q *Queue) nextBucket() int64 {
 func (q *Queue) Remove(drop func(Event) bool) {
 	q.cur = slices.DeleteFunc(q.cur, drop)
 	q.n = len(q.cur)
-	for slot, i := range q.heads {
-		q.heads[slot] = -1
-		for i >= 0 {
-			n := &q.nodes[i]
-			next := n.next
-			if drop(n.ev) {
-				n.next, q.free = q.free, i
-			} else {
-				n.next, q.heads[slot] = q.heads[slot], i
-				q.n++
-			}
-			i = next
+	var keep []Event
+	for slot, p := range q.heads {
+		if p == 0 {
+			continue
 		}
-		if q.heads[slot] < 0 {
-			w := slot >> 6
-			if q.words[w] &^= 1 << (slot & 63); q.words[w] == 0 {
-				q.sums[w>>6] &^= 1 << (w & 63)
+		keep = keep[:0]
+		for e := range q.bucket(p) {
+			if !drop(e) {
+				keep = append(keep, e)
 			}
+		}
+		q.clear(int64(slot))
+		for _, e := range keep {
+			q.put(int64(slot), e)
+			q.n++
 		}
 	}
 	var far heap.Heap[int64, int32]
@@ -317,7 +398,7 @@ func (q *Queue) Clone() *Queue {
 	c := *q
 	c.cur = slices.Clone(q.cur)
 	c.heads = slices.Clone(q.heads)
-	c.nodes = slices.Clone(q.nodes)
+	c.chunks = slices.Clone(q.chunks)
 	c.words = slices.Clone(q.words)
 	c.sums = slices.Clone(q.sums)
 	c.far = q.far.Clone()
@@ -332,9 +413,12 @@ func (q *Queue) All(yield func(Event) bool) {
 			return
 		}
 	}
-	for _, h := range q.heads {
-		for i := h; i >= 0; i = q.nodes[i].next {
-			if !yield(q.nodes[i].ev) {
+	for _, p := range q.heads {
+		if p == 0 {
+			continue
+		}
+		for e := range q.bucket(p) {
+			if !yield(e) {
 				return
 			}
 		}
