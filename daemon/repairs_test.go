@@ -26,7 +26,7 @@ func TestRepairIsTold(t *testing.T) {
 	var id string
 	var port int
 	for i := range snap.Ports {
-		p := &snap.Ports[i]
+		p := snap.Ports[i]
 		if q := snap.Port(p.Peer); q != nil && snap.Nodes[p.Node].Info.NodeType == ib.NodeSwitch && snap.Nodes[q.Node].Info.NodeType == ib.NodeSwitch {
 			id, port = snap.Nodes[p.Node].Desc, int(p.Num)
 			break

@@ -127,7 +127,7 @@ func TestOnePortIsOneRequester(t *testing.T) {
 	busy := 0
 	d, _ := newPiped(func(*mad.Packet) error { busy++; return nil }, Config{QueuePerRequester: share})
 	d.shared.Snap.Store(snap)
-	port := &snap.Ports[snap.PortByLID(from[1])]
+	port := snap.Ports[snap.PortByLID(from[1])]
 	if port.LMC != lmc {
 		t.Fatalf("the port has LMC %d", port.LMC)
 	}

@@ -121,7 +121,7 @@ func TestUFMMembersOnTheFabric(t *testing.T) {
 			r.host(`vm place pod "host-9" 2 0x` + here)
 			eventually(t, "the pod has its P_Key", r.news, func() bool { p := ready(); return p.Ready && p.Present == 1 && len(p.Absent) == 1 })
 			s := r.d.Snapshot()
-			p := &s.Ports[s.PortByGUID(0x020000000000aa01)]
+			p := s.Ports[s.PortByGUID(0x020000000000aa01)]
 			if p.Virtual == nil || p.State() != ib.StateActive || len(p.PKeys) == 0 || p.PKeys[0] != 0x8015 {
 				t.Errorf("the pod's VPort: state %v, P_Keys %v; want 0x8015 at index 0", p.State(), p.PKeys)
 			}
@@ -198,7 +198,7 @@ func TestVMOverTheAPI(t *testing.T) {
 				if i < 0 {
 					t.Fatalf("nobody has the GUID")
 				}
-				p := &s.Ports[i]
+				p := s.Ports[i]
 				if d := s.Nodes[p.Node].Desc; d != host || p.State() != ib.StateActive || c.kind != "shared" && int(p.LID) != v.LID {
 					t.Errorf("at %s, %v, LID %v; want %s, LID %d", d, p.State(), p.LID, host, v.LID)
 				}

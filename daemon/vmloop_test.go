@@ -201,7 +201,7 @@ func TestVMOutlasts(t *testing.T) {
 			s := &subnet.Snapshot{
 				Gen: 1, Up: true, State: subnet.Master,
 				Nodes: []subnet.Node{{Info: smp.NodeInfo{NodeType: ib.NodeCA, NumPorts: 1, NodeGUID: 0x10}, Desc: "H1", SwitchIndex: -1, OK: true}},
-				Ports: []subnet.Port{
+				Ports: []*subnet.Port{
 					{EndPort: -1, Peer: subnet.NoRef()},
 					{GUID: port, Num: 1, LID: 1, Known: true, Peer: subnet.NoRef(), Adapter: &subnet.Adapter{Model: subnet.VSwitch, Functions: 2}},
 				},

@@ -332,7 +332,7 @@ func (c *Cluster) remember(m *Manager) {
 		return
 	}
 	for i := range m.Snap.Ports {
-		if p := &m.Snap.Ports[i]; p.EndPort >= 0 && p.LID != 0 && p.Virtual == nil {
+		if p := m.Snap.Ports[i]; p.EndPort >= 0 && p.LID != 0 && p.Virtual == nil {
 			if _, ok := c.lids[p.GUID]; !ok {
 				c.lids[p.GUID] = p.LID
 			}

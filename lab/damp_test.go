@@ -49,7 +49,7 @@ func (x *flapper) link() (fabric.Ref, bool) {
 		}
 	}
 	n := x.m.Snap.NodeByGUID(x.c.Fabric.Nodes[i].GUID)
-	p := &x.m.Snap.NodePorts(n)[x.port]
+	p := x.m.Snap.NodePorts(n)[x.port]
 	return fabric.Ref{Node: p.Peer.Node, Port: p.Peer.Port}, p.Held
 }
 

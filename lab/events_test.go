@@ -91,7 +91,7 @@ func TestReportsOfASubnet(t *testing.T) {
 	states := listen(t, c, cas[4], smp.TrapPortStateChange)
 	paths := listen(t, c, cas[5], smp.TrapUnPath, smp.TrapRePath)
 
-	port := &m.Snap.Ports[m.Snap.PortByGUID(f.Nodes[f.Find(cas[9])].Ports[1].GUID)]
+	port := m.Snap.Ports[m.Snap.PortByGUID(f.Nodes[f.Find(cas[9])].Ports[1].GUID)]
 	gid := ib.MakeGID(m.Snap.Prefix, port.GUID)
 	leaf := m.Snap.Nodes[port.Peer.Node].Info.NodeGUID
 	leafLID := m.Snap.Ports[m.Snap.Nodes[port.Peer.Node].First].LID

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -142,8 +143,10 @@ func known(s *subnet.Snapshot) *subnet.Snapshot {
 		h.Channels = nil
 		k.Graph = &h
 	}
-	k.Ports = append([]subnet.Port(nil), s.Ports...)
-	for i := range k.Ports {
+	k.Ports = slices.Clone(s.Ports)
+	for i, p := range k.Ports {
+		q := *p
+		k.Ports[i] = &q
 		if k.Nodes[k.Ports[i].Node].Info.NodeType == ib.NodeSwitch {
 			k.Ports[i].Info.LocalPortNum = 0 // the same
 		}
@@ -167,7 +170,7 @@ func differ(a, b *subnet.Snapshot) string {
 	}
 	for i := range x.Ports {
 		if !reflect.DeepEqual(x.Ports[i], y.Ports[i]) {
-			fmt.Fprintf(&out, "port of %s\n%+v\n%+v\n", x.Nodes[x.Ports[i].Node].Desc, x.Ports[i], y.Ports[i])
+			fmt.Fprintf(&out, "port of %s\n%+v\n%+v\n", x.Nodes[x.Ports[i].Node].Desc, *x.Ports[i], *y.Ports[i])
 		}
 	}
 	if !reflect.DeepEqual(x.Graph, y.Graph) {

@@ -204,7 +204,7 @@ func (j *VMJudge) Published(s *subnet.Snapshot) {
 	}
 	guids := map[ib.GUID]int{}
 	for i := range s.Ports {
-		p := &s.Ports[i]
+		p := s.Ports[i]
 		if p.EndPort < 0 {
 			continue
 		}
@@ -229,8 +229,8 @@ func (j *VMJudge) Published(s *subnet.Snapshot) {
 
 // virtual judges entry i of a snapshot, a VPort that can be reached.
 func (j *VMJudge) virtual(s *subnet.Snapshot, i int) {
-	p := &s.Ports[i]
-	phys := &s.Ports[p.Virtual.Port]
+	p := s.Ports[i]
+	phys := s.Ports[p.Virtual.Port]
 	at := subnet.Place{Port: phys.GUID, Function: p.Virtual.Index}
 	switch {
 	case p.Node != phys.Node || p.Num != phys.Num || p.EndPort != phys.EndPort || p.LMC != 0:

@@ -224,7 +224,7 @@ func placeIn(s *subnet.Snapshot, g ib.GUID) (at subnet.Place, ok bool) {
 	if x < 0 {
 		return at, false
 	}
-	p := &s.Ports[x]
+	p := s.Ports[x]
 	if p.Virtual != nil {
 		return subnet.Place{Port: s.Ports[p.Virtual.Port].GUID, Function: p.Virtual.Index}, true
 	}

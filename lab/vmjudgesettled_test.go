@@ -91,7 +91,7 @@ func (j *VMJudge) Settled(m *Manager, reach map[ib.GUID]bool) error {
 func (j *VMJudge) told(s *subnet.Snapshot, reach map[ib.GUID]bool) error {
 	known := map[subnet.Place]*subnet.Port{}
 	for k := range s.Ports {
-		if p := &s.Ports[k]; p.Virtual != nil && p.EndPort >= 0 {
+		if p := s.Ports[k]; p.Virtual != nil && p.EndPort >= 0 {
 			known[subnet.Place{Port: s.Ports[p.Virtual.Port].GUID, Function: p.Virtual.Index}] = p
 		}
 	}
@@ -153,7 +153,7 @@ func (j *VMJudge) shown(s *subnet.Snapshot, i *vm.Interface, lid ib.LID) error {
 	if !ok {
 		return fmt.Errorf("GUID %v is not in the snapshot", i.GUID)
 	}
-	p := &s.Ports[s.PortByGUID(i.GUID)]
+	p := s.Ports[s.PortByGUID(i.GUID)]
 	if at != i.Place || p.LID != lid {
 		return fmt.Errorf("the snapshot has GUID %v at %v with LID %v, want %v and %v", i.GUID, at, p.LID, i.Place, lid)
 	}

@@ -88,7 +88,7 @@ func vportsShown(t testing.TB, c *Cluster, m *Manager, node string, vfs int) err
 		case e < 0:
 			return fmt.Errorf("%s VPort %d has no entry", node, i)
 		}
-		p := &s.Ports[e]
+		p := s.Ports[e]
 		v := p.Virtual
 		switch {
 		case p.State() != ib.StateActive || p.EndPort < 0:

@@ -166,7 +166,7 @@ func (x *aliases) apply(c *Core, q *query, r *wire.GUIDInfoRecord, w *aliasReply
 	if pi < 0 || q.s.Ports[pi].Virtual != nil || int(r.Block)*guidsPerBlock >= int(q.s.Ports[pi].Info.GUIDCap) {
 		return statusNoRecords
 	}
-	p := &q.s.Ports[pi]
+	p := q.s.Ports[pi]
 	if !q.trusted && !mayAlias(q, p) {
 		return statusInvalid
 	}
@@ -200,7 +200,7 @@ func (x *aliases) apply(c *Core, q *query, r *wire.GUIDInfoRecord, w *aliasReply
 
 // resolve finds the aliases that a request asks for, entry by entry of its block.
 func (x *aliases) resolve(c *Core, q *query, r *wire.GUIDInfoRecord, w *aliasReply, pi int32) (want [guidsPerBlock]aliasEntry, st ib.Status) {
-	p := &q.s.Ports[pi]
+	p := q.s.Ports[pi]
 	del := w.mad.Method() == ib.MethodDelete
 	for i := range want {
 		if w.mask&(1<<i) == 0 {
@@ -247,7 +247,7 @@ func (x *aliases) taken(s *subnet.Snapshot, g ib.GUID, at aliasAt) bool {
 	if p < 0 {
 		return s.NodeByGUID(g) >= 0
 	}
-	port := &s.Ports[p]
+	port := s.Ports[p]
 	if port.GUID == g || port.GUID != at.port {
 		return true
 	}
@@ -335,7 +335,7 @@ func (x *aliases) settle(c *Core, w *aliasReply) bool {
 		c.reply(req, refuse(nil, w.mad[:], statusNoRecords))
 		return true
 	}
-	p := &c.snap.Ports[pi]
+	p := c.snap.Ports[pi]
 	var r wire.GUIDInfoRecord
 	_ = r.Decode(w.mad[wire.DataOffset:])
 	for i := range r.GUIDInfo {

@@ -36,7 +36,7 @@ func (r *aliasFixture) snapshot(aliases []subnet.Alias) *subnet.Snapshot {
 		s.Ports[i].Info.GUIDCap = 12
 	}
 	for _, a := range aliases {
-		p := &s.Ports[s.PortByPortGUID(a.Port)]
+		p := s.Ports[s.PortByPortGUID(a.Port)]
 		for len(p.Aliases) <= int(a.Index) {
 			p.Aliases = append(p.Aliases, 0)
 		}

@@ -34,7 +34,7 @@ func snapshot(hosts int, lmc uint8) *subnet.Snapshot {
 		} else {
 			port.EndPort = 0
 		}
-		s.Ports = append(s.Ports, port)
+		s.Ports = append(s.Ports, &port)
 	}
 	lft := make([]byte, (1+hosts+1)<<lmc+64)
 	for i := range lft {
@@ -48,8 +48,8 @@ func snapshot(hosts int, lmc uint8) *subnet.Snapshot {
 			Info: smp.NodeInfo{NodeType: ib.NodeCA, NumPorts: 1, NodeGUID: guid, PortGUID: guid + 1, LocalPortNum: 1},
 		})
 		lid := ib.LID((h + 1) << lmc)
-		s.Ports = append(s.Ports, subnet.Port{Node: int32(h), EndPort: -1, Peer: subnet.NoRef()},
-			subnet.Port{
+		s.Ports = append(s.Ports, &subnet.Port{Node: int32(h), EndPort: -1, Peer: subnet.NoRef()},
+			&subnet.Port{
 				Node: int32(h), Num: 1, EndPort: int32(h), LID: lid, LMC: lmc, GUID: guid + 1, Known: true,
 				Peer: subnet.Ref{Node: 0, Port: uint8(h)}, MTU: ib.MTU2048, Rate: ib.RateOf(2, ib.SpeedHDR), PKeys: []ib.PKey{ib.PKeyDefaultFull},
 			})

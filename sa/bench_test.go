@@ -19,7 +19,7 @@ import (
 func hostPairs(s *subnet.Snapshot, n int) []sa.Request {
 	var hosts []int32
 	for i := range s.Ports {
-		if p := &s.Ports[i]; p.EndPort >= 0 && p.Num != 0 {
+		if p := s.Ports[i]; p.EndPort >= 0 && p.Num != 0 {
 			hosts = append(hosts, int32(i))
 		}
 	}

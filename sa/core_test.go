@@ -151,7 +151,7 @@ func up(hosts int) *subnet.Snapshot {
 	s.Nodes[0].Switch.MulticastFDBCap = 1024
 	s.Partitions = partition.Default()
 	for i := range s.Ports {
-		if p := &s.Ports[i]; p.EndPort >= 0 && p.PKeys == nil {
+		if p := s.Ports[i]; p.EndPort >= 0 && p.PKeys == nil {
 			p.PKeys = []ib.PKey{ib.PKeyDefaultFull}
 		}
 	}
@@ -163,7 +163,7 @@ func up(hosts int) *subnet.Snapshot {
 func without(s *subnet.Snapshot, lids ...ib.LID) *subnet.Snapshot {
 	c := clone(s)
 	for i := range c.Ports {
-		if p := &c.Ports[i]; p.EndPort >= 0 && slices.Contains(lids, p.LID) {
+		if p := c.Ports[i]; p.EndPort >= 0 && slices.Contains(lids, p.LID) {
 			p.EndPort, p.LID, p.Known = -1, 0, false
 			c.EndPortPort = slices.DeleteFunc(c.EndPortPort, func(k int32) bool { return k == int32(i) })
 		}
@@ -177,6 +177,10 @@ func clone(s *subnet.Snapshot) *subnet.Snapshot {
 	c := *s
 	c.Gen++
 	c.Nodes, c.Ports = slices.Clone(s.Nodes), slices.Clone(s.Ports)
+	for i, p := range c.Ports {
+		q := *p
+		c.Ports[i] = &q
+	}
 	c.EndPortPort = slices.Clone(s.EndPortPort)
 	d := subnetCopy(&c)
 	d.Finish()
@@ -193,4 +197,4 @@ func subnetCopy(c *subnet.Snapshot) *subnet.Snapshot {
 }
 
 // port is the end port with that LID in a snapshot that may be changed.
-func port(s *subnet.Snapshot, lid ib.LID) *subnet.Port { return &s.Ports[s.PortByLID(lid)] }
+func port(s *subnet.Snapshot, lid ib.LID) *subnet.Port { return s.Ports[s.PortByLID(lid)] }

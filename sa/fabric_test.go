@@ -50,7 +50,7 @@ func fabricSnapshot(tb testing.TB, e route.Engine, lmc uint8, vls uint8, kind st
 			Info: smp.NodeInfo{NodeType: n.Type, NumPorts: uint8(n.NumPorts), NodeGUID: n.GUID, PortGUID: n.GUID, SystemImageGUID: n.SystemImageGUID},
 		})
 		for k := range n.Ports {
-			p := &n.Ports[k]
+			p := n.Ports[k]
 			q := subnet.Port{
 				GUID: p.GUID, Peer: subnet.Ref{Node: p.Peer.Node, Port: p.Peer.Port}, Node: int32(i), EndPort: -1, LID: p.LID, LMC: p.LMC,
 				Num: uint8(k), MTU: ib.MTU4096, Rate: ib.RateOf(p.Width, p.Speed), Known: true, PKeys: keys,
@@ -62,7 +62,7 @@ func fabricSnapshot(tb testing.TB, e route.Engine, lmc uint8, vls uint8, kind st
 				q.Rate = ib.Rate100
 			}
 			q.Info.PortState, q.Info.GUIDCap = ib.StateActive, 32
-			s.Ports = append(s.Ports, q)
+			s.Ports = append(s.Ports, &q)
 		}
 	}
 	for i, n := range f.SwitchNodes() {

@@ -132,7 +132,7 @@ func (x *informs) request(c *Core, q *query, m []byte) {
 }
 
 func (x *informs) subscribe(c *Core, q *query, r wire.InformInfo) ib.Status {
-	port := &q.s.Ports[q.me]
+	port := q.s.Ports[q.me]
 	s := &Subscription{GID: ib.MakeGID(q.s.Prefix, port.GUID), Addr: q.req.From, Info: r, Trust: q.trusted}
 	s.Info.QPN = s.Addr.QP
 	if r.IsGeneric > 1 || security(&r) && !q.trusted || !mayHear(q.s, q.me, &r) {
@@ -263,7 +263,7 @@ func (x *informs) locate(c *Core) {
 // addressOf updates the address a of a subscriber: its LID may have changed, or its
 // port may now share one.
 func addressOf(s *subnet.Snapshot, port int32, a mad.Addr) mad.Addr {
-	p := &s.Ports[port]
+	p := s.Ports[port]
 	if a.LID == 0 { // the manager's own host
 		return a
 	}

@@ -231,7 +231,7 @@ func TestTrapWithoutIssuer(t *testing.T) {
 func gone(hosts int, lids ...ib.LID) *subnet.Snapshot {
 	s := snapshot(hosts, 0)
 	for _, l := range lids {
-		p := &s.Ports[s.PortByLID(l)]
+		p := s.Ports[s.PortByLID(l)]
 		p.EndPort, p.LID = -1, 0
 	}
 	s.EndPortPort = slices.DeleteFunc(s.EndPortPort, func(i int32) bool { return s.Ports[i].EndPort < 0 })
@@ -300,7 +300,7 @@ func TestSubscriberMoves(t *testing.T) {
 	r := newFixture(t, snapshot(3, 0), sa.Config{})
 	r.want(2, inform(nil), 0)
 	moved := snapshot(3, 0)
-	p := &moved.Ports[moved.PortByLID(2)]
+	p := moved.Ports[moved.PortByLID(2)]
 	p.LID = 40
 	moved.Finish()
 	r.publish(moved)

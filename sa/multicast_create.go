@@ -44,7 +44,7 @@ func (x *multicast) draft(j *membership) (*mcGroup, ib.Status) {
 	case !validMGID(r.MGID) || !x.fitsBroadcast(j, &g.Group):
 		return nil, statusInvalid
 	}
-	if !j.realize(&g.Group, &s.Ports[j.port]) {
+	if !j.realize(&g.Group, s.Ports[j.port]) {
 		return nil, statusInvalid
 	}
 	return g, 0

@@ -98,7 +98,7 @@ func (x *multicast) join(c *Core, j *membership) (out wire.MCMemberRecord, st ib
 	} else if !j.agrees(&g.Group) {
 		return out, statusInvalid
 	}
-	if !j.selects(&g.Group) || !capable(&s.Ports[j.port], &g.Group) || r.JoinState == 0 || !s.HasPKey(j.port, g.PKey) {
+	if !j.selects(&g.Group) || !capable(s.Ports[j.port], &g.Group) || r.JoinState == 0 || !s.HasPKey(j.port, g.PKey) {
 		return out, statusInvalid
 	}
 	if !j.q.trusted && !s.HasPKey(j.q.me, g.PKey) {

@@ -217,10 +217,10 @@ func stormSubnet(hosts int) *subnet.Snapshot {
 		guid := ib.GUID(0x1000 + 16*n)
 		h.First, h.Info.NodeGUID = int32(len(s.Ports)), guid
 		s.Nodes = append(s.Nodes, h)
-		p := s.Ports[int(s.Nodes[1].First)+1]
+		p := *s.Ports[int(s.Nodes[1].First)+1]
 		p.Node, p.GUID, p.LID, p.EndPort = int32(n), guid+1, ib.LID(n+1), int32(n)
 		s.EndPortPort = append(s.EndPortPort, int32(len(s.Ports)+1))
-		s.Ports = append(s.Ports, subnet.Port{Node: int32(n), EndPort: -1, Peer: subnet.NoRef()}, p)
+		s.Ports = append(s.Ports, &subnet.Port{Node: int32(n), EndPort: -1, Peer: subnet.NoRef()}, &p)
 	}
 	s.Finish()
 	return s

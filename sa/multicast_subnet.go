@@ -60,12 +60,15 @@ func highestMLID(s *subnet.Snapshot) ib.LID {
 // differing returns the end ports of old, by ascending GUID, that are missing
 // from s or have other P_Keys there.
 func differing(old, s *subnet.Snapshot) (out []ib.GUID) {
-	if len(old.Ports) == 0 || len(old.Ports) == len(s.Ports) && &old.Ports[0] == &s.Ports[0] {
+	if len(old.Ports) == 0 || subnet.SamePorts(old, s) {
 		return nil
 	}
 	look := func(i int32) {
-		p := &old.Ports[i]
+		p := old.Ports[i]
 		k := i // most ports keep their index
+		if int(k) < len(s.Ports) && s.Ports[k] == p {
+			return
+		}
 		if int(k) >= len(s.Ports) || s.Ports[k].GUID != p.GUID || s.Ports[k].EndPort < 0 {
 			k = s.PortByGUID(p.GUID)
 		}

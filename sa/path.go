@@ -101,7 +101,7 @@ func (q *query) end(gidComp, lidComp wire.CompMask, gid ib.GID, lid ib.LID) (e e
 			if e.port = q.s.PortByLID(lid); e.port < 0 {
 				return e, q.none()
 			}
-		case !ownsLID(&q.s.Ports[e.port], lid):
+		case !ownsLID(q.s.Ports[e.port], lid):
 			q.status = statusInvalid
 			return e, false
 		}
@@ -130,7 +130,7 @@ func (q *query) router(r *wire.PathRecord) (e end, ok bool) {
 	}
 	want := q.opt.PrefixRoutes[i].GUID
 	for _, i := range q.s.EndPortPort {
-		p := &q.s.Ports[i]
+		p := q.s.Ports[i]
 		if q.s.Nodes[p.Node].Info.NodeType == ib.NodeRouter && (want == 0 || p.GUID == want) {
 			e.port = i
 			break
@@ -140,7 +140,7 @@ func (q *query) router(r *wire.PathRecord) (e end, ok bool) {
 		return e, q.none()
 	}
 	if q.has(wire.PathCompDLID) {
-		if e.lid = r.DLID; !ownsLID(&q.s.Ports[e.port], r.DLID) {
+		if e.lid = r.DLID; !ownsLID(q.s.Ports[e.port], r.DLID) {
 			q.status = statusInvalid
 		}
 	}
@@ -269,7 +269,7 @@ type way struct {
 func (q *query) way(r *wire.PathRecord, src, dst end) (w way) {
 	s := q.s
 	w.src, w.dst = src, dst
-	p, t := &s.Ports[src.port], &s.Ports[dst.port]
+	p, t := s.Ports[src.port], s.Ports[dst.port]
 	if !q.sees(src.port) || !q.sees(dst.port) || !s.Share(src.port, dst.port) {
 		w.impossible = true
 		return w
@@ -343,9 +343,9 @@ func (w *way) record(q *query, r *wire.PathRecord, out *wire.PathRecord) bool {
 		return false
 	}
 	v.limit(w.level, src == dst)
-	ends := [2]*subnet.Port{&s.Ports[src], &s.Ports[src]}
+	ends := [2]*subnet.Port{s.Ports[src], s.Ports[src]}
 	if reversible {
-		ends[1] = &s.Ports[dst]
+		ends[1] = s.Ports[dst]
 	}
 	v.rate = understood(understood(v.rate, ends[0]), ends[1])
 	if !v.fit(q.mask, r) {

@@ -210,7 +210,7 @@ func (q *query) level(r *wire.PathRecord, a, b int32) *qos.Level {
 }
 
 func (q *query) qosEnd(i int32) qos.End {
-	p := &q.s.Ports[i]
+	p := q.s.Ports[i]
 	n := &q.s.Nodes[p.Node]
 	e := qos.End{
 		GUID: p.GUID, Node: n.Desc, Port: p.Num, Type: n.Info.NodeType, PKeys: p.PKeys,

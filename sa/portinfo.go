@@ -111,7 +111,7 @@ func portInfoRecords(q *query) {
 	each(q, wire.PortInfoCompLID, func(ep *subnet.Port) {
 		ports := q.ports(ep)
 		for i := range ports {
-			if p := &ports[i]; p.Known {
+			if p := ports[i]; p.Known {
 				add(ep, p.Num, p.Info)
 			}
 		}

@@ -157,7 +157,7 @@ func linkRecords(q *query) {
 	each(q, wire.LinkCompFromLID, func(ep *subnet.Port) {
 		ports := q.ports(ep)
 		for i := range ports {
-			p := &ports[i]
+			p := ports[i]
 			far := s.Port(p.Peer)
 			if far == nil || far.LID == 0 || !q.visible(far) { // a link is visible to a requester that sees both ends
 				continue

@@ -33,7 +33,7 @@ const maxMoveWalks = 1 << 16
 func newMigrations(old, now *subnet.Snapshot) *migrations {
 	m := &migrations{walks: maxMoveWalks}
 	subnet.DiffPlaces(old, now, func(g ib.GUID, was, is int32) {
-		p, q := &old.Ports[was], &now.Ports[is]
+		p, q := old.Ports[was], now.Ports[is]
 		x := migration{g, q.LID, was, is}
 		own := func(s *subnet.Snapshot, i int32) bool {
 			return s.PortByLID(s.Ports[i].LID) == i && s.Ports[i].GUID == g
@@ -104,7 +104,7 @@ func (m *migrations) from(old, now *subnet.Snapshot, port int32) (list []change,
 	if before < 0 || old.Ports[before].LID != now.Ports[port].LID {
 		return nil, true
 	}
-	p, q := &old.Ports[before], &now.Ports[port]
+	p, q := old.Ports[before], now.Ports[port]
 	if old.Ports[old.Physical(before)].GUID != now.Ports[now.Physical(port)].GUID && !m.uniform {
 		return nil, true
 	}

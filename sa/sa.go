@@ -271,7 +271,7 @@ func (q *query) local() bool {
 	if self < 0 || q.me != self || q.req.From.QP != 1 {
 		return false
 	}
-	p := &q.s.Ports[self]
+	p := q.s.Ports[self]
 	if p.Adapter != nil && p.Adapter.Model != subnet.SharedPort {
 		return false
 	}

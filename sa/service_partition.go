@@ -20,7 +20,7 @@ func (x *services) published(c *Core, old, s *subnet.Snapshot) {
 	if x.policy != s.Partitions {
 		x.policy, x.grants = s.Partitions, nil
 	}
-	if was == x.policy && serves(old) && len(old.Ports) == len(s.Ports) && (len(s.Ports) == 0 || &old.Ports[0] == &s.Ports[0]) {
+	if was == x.policy && serves(old) && subnet.SamePorts(old, s) {
 		return
 	}
 	for i := 0; i < len(x.all.list); i++ {

@@ -103,7 +103,7 @@ func TestPublicKey(t *testing.T) {
 		{"any other key", sa.Options{}, 2, mad.Addr{LID: 3, QP: 1}, false, 2, dropped},
 	} {
 		s := snapshot(3, 0)
-		p := &s.Ports[s.PortByLID(c.self)]
+		p := s.Ports[s.PortByLID(c.self)]
 		s.Self = subnet.Ref{Node: p.Node, Port: p.Num}
 		p.Adapter = &subnet.Adapter{Model: subnet.SharedPort, Functions: 7} // none of them in use
 		if c.adapter {
@@ -138,7 +138,7 @@ func TestServiceEndsWithItsPartition(t *testing.T) {
 		s := snapshot(4, 0)
 		s.Partitions = p
 		for h := 1; h <= 4; h++ {
-			q := &s.Ports[s.PortByLID(ib.LID(h+1))]
+			q := s.Ports[s.PortByLID(ib.LID(h+1))]
 			if slices.Contains(hosts, h) {
 				q.PKeys = []ib.PKey{ib.PKeyDefaultFull, key}
 			}

@@ -99,7 +99,7 @@ func pKeyRecords(q *query) {
 		nd := &q.s.Nodes[ep.Node]
 		ports := q.ports(ep)
 		for i := range ports {
-			p := &ports[i]
+			p := ports[i]
 			if p.PKeys == nil || q.skips(wire.PKeyCompPortNum, int(want.PortNum), int(p.Num)) {
 				continue
 			}
@@ -198,7 +198,7 @@ func vlArbRecords(q *query) {
 // A link may map the level to lane 15, which discards. Unknown tables count as
 // having a lane for every level.
 func (q *query) hasLane(src int32, dlid ib.LID, sl ib.SL) bool {
-	p := &q.s.Ports[src]
+	p := q.s.Ports[src]
 	if p.Num != 0 && q.deadLane(p.Node, 0, p.Num, sl) {
 		return false
 	}

@@ -71,7 +71,7 @@ func (q *query) trace(src, dst int32, lid ib.LID) {
 // the path starts or ends there.
 func (q *query) traceNode(entry, exit int32) {
 	s := q.s
-	p := &s.Ports[max(entry, exit)]
+	p := s.Ports[max(entry, exit)]
 	n := &s.Nodes[p.Node]
 	r := wire.TraceRecord{GIDPrefix: s.Prefix, NodeType: n.Info.NodeType}
 	known := q.visible(p)

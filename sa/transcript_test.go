@@ -141,7 +141,7 @@ func (b *desk) do(d *datadriven.TestData) {
 	case "programmed":
 		s := b.subnet()
 		for _, a := range b.aliases {
-			p := &s.Ports[s.PortByPortGUID(a.Port)]
+			p := s.Ports[s.PortByPortGUID(a.Port)]
 			for len(p.Aliases) <= int(a.Index) {
 				p.Aliases = append(p.Aliases, 0)
 			}

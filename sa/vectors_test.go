@@ -63,7 +63,7 @@ func net1(t *testing.T) *subnet.Snapshot {
 			case p == 1:
 				q.GUID, q.LID, q.Known, q.Info, q.PKeys, q.EndPort = nd.Info.NodeGUID+1, ib.LID(2+n), true, hca, full, int32(n)
 			}
-			s.Ports = append(s.Ports, q)
+			s.Ports = append(s.Ports, &q)
 		}
 	}
 	join := func(a, b subnet.Ref) { s.Port(a).Peer, s.Port(b).Peer = b, a }

@@ -27,7 +27,7 @@ func requester(s *subnet.Snapshot, from *mad.Addr) int32 {
 	i := s.PortByGID(from.GRH.GID)
 	switch {
 	case i == at:
-	case i >= 0 && (ownsLID(&s.Ports[i], from.LID) || s.NeedsGRH(i) && s.PortByLID(s.Ports[i].LID) == at):
+	case i >= 0 && (ownsLID(s.Ports[i], from.LID) || s.NeedsGRH(i) && s.PortByLID(s.Ports[i].LID) == at):
 		return i // it shares the LID and may use any of the LMC range as source
 	case i >= 0:
 		return -1
@@ -63,7 +63,7 @@ func allowedSLs(p *subnet.Port) uint16 {
 // use. A prescribed or requested SL is the only candidate; otherwise the lowest is
 // chosen.
 func (q *query) virtualSL(w *way, sl ib.SL, fixed bool, dlid ib.LID) (ib.SL, bool) {
-	allowed := allowedSLs(&q.s.Ports[w.src.port]) & allowedSLs(&q.s.Ports[w.dst.port])
+	allowed := allowedSLs(q.s.Ports[w.src.port]) & allowedSLs(q.s.Ports[w.dst.port])
 	if allowed>>(sl&15)&1 != 0 {
 		return sl, true
 	}

@@ -35,7 +35,7 @@ func moved(s *subnet.Snapshot, guid ib.GUID, host ib.LID, index uint16) *subnet.
 		t.LFT[0][own] = byte(host - 1)
 		c.Tables = &t
 	}
-	slices.SortStableFunc(c.Ports[c.FirstVPort():], func(a, b subnet.Port) int {
+	slices.SortStableFunc(c.Ports[c.FirstVPort():], func(a, b *subnet.Port) int {
 		if a.Virtual == nil || b.Virtual == nil {
 			return 0
 		}

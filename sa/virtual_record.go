@@ -65,16 +65,19 @@ func virtualizationInfoRecords(q *query) {
 // with unknown P_Keys is visible if its physical port is.
 func eachVPort(q *query, want *wire.VPortRID, fn func(p *subnet.Port, rid wire.VPortRID)) {
 	s := q.s
-	from, to := s.FirstVPort(), int32(len(s.Ports))
+	list := s.EachVPort()
 	if q.has(wire.VPortCompLID) {
 		at := s.PortByLID(want.LID)
 		if at < 0 || s.Ports[at].Virtual != nil {
 			return
 		}
-		from, to = s.VPortsOf(at)
+		list = s.VPortsOf(at)
 	}
-	for i := from; i < to && !q.full; i++ {
-		p := &s.Ports[i]
+	for i := range list {
+		if q.full {
+			return
+		}
+		p := s.Ports[i]
 		if q.has(wire.VPortCompVPortIndex) && p.Virtual.Index != want.VPortIndex {
 			continue
 		}
@@ -205,7 +208,7 @@ func eachOwnLID(q *query, lidComp wire.CompMask, fn func(p *subnet.Port)) {
 		from, to = i, i+1
 	}
 	for i := from; i < to && !q.full; i++ {
-		if p := &s.Ports[i]; p.EndPort >= 0 && p.Virtual.OwnLID && q.sees(i) {
+		if p := s.Ports[i]; p.EndPort >= 0 && p.Virtual.OwnLID && q.sees(i) {
 			fn(p)
 		}
 	}

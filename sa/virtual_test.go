@@ -45,7 +45,7 @@ func vms() *subnet.Snapshot {
 
 // addVM adds a VPort of the host with a LID, in the order of hosts.
 func addVM(s *subnet.Snapshot, host ib.LID, index uint16, guid ib.GUID, lid ib.LID, keys ...ib.PKey) *subnet.Port {
-	at := slices.IndexFunc(s.Ports, func(p subnet.Port) bool { return p.LID == host && p.EndPort >= 0 && p.Virtual == nil })
+	at := slices.IndexFunc(s.Ports, func(p *subnet.Port) bool { return p.LID == host && p.EndPort >= 0 && p.Virtual == nil })
 	q := s.Ports[at]
 	v := &subnet.Virtual{
 		Port: int32(at), Index: index, OwnLID: lid != 0, Desc: fmt.Sprintf("vm%x", uint64(guid)),
@@ -59,8 +59,8 @@ func addVM(s *subnet.Snapshot, host ib.LID, index uint16, guid ib.GUID, lid ib.L
 	if p.Info.PortState = ib.StateActive; lid != 0 {
 		p.LID = lid
 	}
-	s.Ports = append(s.Ports, p)
-	return &s.Ports[len(s.Ports)-1]
+	s.Ports = append(s.Ports, &p)
+	return &p
 }
 
 func vmGID(g ib.GUID) ib.GID { return ib.MakeGID(ib.DefaultSubnetPrefix, g) }

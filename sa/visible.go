@@ -36,7 +36,7 @@ func each(q *query, lidComp wire.CompMask, fn func(*subnet.Port)) {
 	if q.has(lidComp) {
 		lid := ib.LID(uint16(q.data[0])<<8 | uint16(q.data[1]))
 		if i := s.PortByLID(lid); i >= 0 && i < s.FirstVPort() && q.sees(i) {
-			fn(&s.Ports[i])
+			fn(s.Ports[i])
 		}
 		return
 	}
@@ -44,7 +44,7 @@ func each(q *query, lidComp wire.CompMask, fn func(*subnet.Port)) {
 		if q.full {
 			return
 		}
-		if p := &s.Ports[i]; q.visible(p) {
+		if p := s.Ports[i]; q.visible(p) {
 			fn(p)
 		}
 	}
@@ -52,7 +52,7 @@ func each(q *query, lidComp wire.CompMask, fn func(*subnet.Port)) {
 
 // ports returns the ports that represent an end port in records of single
 // ports: all ports of a switch for its port 0, otherwise the port itself.
-func (q *query) ports(ep *subnet.Port) []subnet.Port {
+func (q *query) ports(ep *subnet.Port) []*subnet.Port {
 	s := q.s
 	if s.Nodes[ep.Node].Info.NodeType == ib.NodeSwitch {
 		return s.NodePorts(ep.Node)

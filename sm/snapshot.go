@@ -122,7 +122,7 @@ func (c *Core) buildSnapshot() *subnet.Snapshot {
 	s.EndPortPort = make([]int32, len(f.EndPort))
 	for e, pi := range f.EndPort {
 		s.EndPortPort[e] = portAt[pi]
-		q := &s.Ports[portAt[pi]]
+		q := s.Ports[portAt[pi]]
 		q.EndPort, q.LID, q.LMC = int32(e), f.Graph.EndPorts[e].LID, f.Graph.EndPorts[e].LMC
 	}
 	c.vports.Append(s)
@@ -150,7 +150,8 @@ func (c *Core) showNodes(s *subnet.Snapshot) (portAt []int32) {
 		at[o] = int32(i)
 	}
 	s.Nodes = make([]subnet.Node, len(order))
-	s.Ports = make([]subnet.Port, 0, len(f.Ports))
+	s.Ports = make([]*subnet.Port, 0, len(f.Ports))
+	all := make([]subnet.Port, len(f.Ports)) // one allocation
 	portAt = make([]int32, len(f.Ports))
 	paths := slices.Clone(f.Paths)
 	for i, o := range order {
@@ -162,7 +163,9 @@ func (c *Core) showNodes(s *subnet.Snapshot) (portAt []int32) {
 		}
 		for k := range f.NodePorts(o) {
 			portAt[int(n.First)+k] = int32(len(s.Ports))
-			s.Ports = append(s.Ports, c.snapPort(at, f.PortOf(o, uint8(k))))
+			p := &all[len(s.Ports)]
+			*p = c.snapPort(at, f.PortOf(o, uint8(k)))
+			s.Ports = append(s.Ports, p)
 		}
 	}
 	c.SnapshotFabric, c.SnapshotIndex = f, at
@@ -173,7 +176,7 @@ func (c *Core) showNodes(s *subnet.Snapshot) (portAt []int32) {
 func showForeignLIDs(s *subnet.Snapshot) {
 	e := int32(0)
 	for i := range s.Ports {
-		if p := &s.Ports[i]; p.LID == 0 && p.Known && p.Info.LID.IsUnicast() && (p.Num == 0 || s.Nodes[p.Node].Info.NodeType != ib.NodeSwitch) {
+		if p := s.Ports[i]; p.LID == 0 && p.Known && p.Info.LID.IsUnicast() && (p.Num == 0 || s.Nodes[p.Node].Info.NodeType != ib.NodeSwitch) {
 			p.LID, p.LMC, p.EndPort = p.Info.LID, p.Info.LMC, e
 			e++
 		}

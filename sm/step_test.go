@@ -163,7 +163,11 @@ func story(t *testing.T, workers int) []string {
 			fmt.Fprintf(&b, "notice %d %v %v\n", n.Level, n.Dur, n)
 		}
 		if s := out.Publish; s != nil {
-			fmt.Fprintf(&b, "publish %d %+v %+v %v %v\n", s.Gen, s.Counts, s.Problems, s.SMs, s.Ports)
+			fmt.Fprintf(&b, "publish %d %+v %+v %v", s.Gen, s.Counts, s.Problems, s.SMs)
+			for _, p := range s.Ports {
+				fmt.Fprintf(&b, " %v", *p)
+			}
+			fmt.Fprintln(&b)
 			if s.Tables != nil {
 				fmt.Fprintf(&b, "tables %s %x\n", s.Tables.Engine, s.Tables.Flat().LFT)
 			}

@@ -196,7 +196,6 @@ func (c *Core) publishSweep() {
 	c.shown.moved = false
 	touched := make([]int32, 0, len(c.discovery.Nodes()))
 	if len(c.discovery.Nodes()) > 0 {
-		s.Ports = slices.Clone(old.Ports)
 		s.Nodes = slices.Clone(old.Nodes)
 	}
 	for _, n := range c.discovery.Nodes() {
@@ -209,7 +208,7 @@ func (c *Core) publishSweep() {
 		touched = append(touched, i)
 		ports := f.NodePorts(n)
 		for k := range ports {
-			q := &s.Ports[int(nd.First)+k]
+			q := s.Edit(old, nd.First+int32(k))
 			e := q.EndPort
 			*q = c.snapPort(c.SnapshotIndex, &ports[k])
 			q.EndPort = e

@@ -112,10 +112,7 @@ func (c *Core) showHeld(s, old *subnet.Snapshot, nodes []int32) (changed, vports
 		if i < 0 {
 			continue
 		}
-		if len(s.Ports) > 0 && &s.Ports[0] == &old.Ports[0] {
-			s.Ports = slices.Clone(old.Ports)
-		}
-		s.Ports[i].Aliases = c.placements.AliasesArriving(s, i, c.placements.AliasesShown(port))
+		s.Edit(old, i).Aliases = c.placements.AliasesArriving(s, i, c.placements.AliasesShown(port))
 		if n := s.Ports[i].Node; !slices.Contains(nodes, n) {
 			nodes = append(nodes, n)
 		}

@@ -18,7 +18,7 @@ func (s *Snapshot) Check() error {
 	}
 	last := (*Virtual)(nil)
 	for i := range s.Ports {
-		p := &s.Ports[i]
+		p := s.Ports[i]
 		v := p.Virtual
 		if v == nil {
 			if last != nil {
@@ -26,15 +26,17 @@ func (s *Snapshot) Check() error {
 			}
 			continue
 		}
-		if last != nil && comparePlace(last, v) >= 0 {
+		if last != nil && i < int(s.vsorted) && comparePlace(last, v) >= 0 {
 			bad(i, "VPort %d of port %d is not behind VPort %d of port %d", v.Index, v.Port, last.Index, last.Port)
 		}
-		last = v
+		if last = v; s.VPort(v.Port, v.Index) != int32(i) {
+			bad(i, "VPort %d of port %d is not found there", v.Index, v.Port)
+		}
 		if v.Port < 0 || int(v.Port) >= len(s.Ports) || s.Ports[v.Port].Virtual != nil {
 			bad(i, "its physical port %d is none", v.Port)
 			continue
 		}
-		q := &s.Ports[v.Port]
+		q := s.Ports[v.Port]
 		switch {
 		case v.Index == 0:
 			bad(i, "VPort 0 is the physical port itself")
@@ -52,6 +54,8 @@ func (s *Snapshot) Check() error {
 	t.guidPort, t.lidPort, t.wires, t.switches = nil, nil, nil, nil
 	t.Finish()
 	switch {
+	case len(s.Ports)-int(s.vsorted) > MaxUnsorted:
+		errs = append(errs, fmt.Errorf("subnet: snapshot %d: %d virtual ports are not in order", s.Gen, len(s.Ports)-int(s.vsorted)))
 	case t.vfirst != s.vfirst:
 		errs = append(errs, fmt.Errorf("subnet: snapshot %d: virtual ports begin at %d, and are looked for at %d", s.Gen, t.vfirst, s.vfirst))
 	case !slices.Equal(t.guidPort, s.guidPort):

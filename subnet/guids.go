@@ -111,7 +111,7 @@ func DiffPlaces(old, new *Snapshot, fn func(g ib.GUID, was, is int32)) { //nolin
 			b = b[1:]
 		default:
 			was, is := old.PortByGUID(g), new.PortByGUID(g)
-			p, q := &old.Ports[was], &new.Ports[is]
+			p, q := old.Ports[was], new.Ports[is]
 			if p.LID != q.LID || old.Ports[old.Physical(was)].GUID != new.Ports[new.Physical(is)].GUID {
 				fn(g, was, is)
 			}

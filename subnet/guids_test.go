@@ -61,7 +61,7 @@ func TestCarryAliases(t *testing.T) {
 	for range 200 {
 		s := &Snapshot{}
 		*s = *old
-		s.Ports = slices.Clone(old.Ports)
+		s.Ports = copies(old.Ports)
 		var nodes []int32
 		for range rng.IntN(4) {
 			n := int32(rng.IntN(20))

@@ -2,6 +2,7 @@ package subnet
 
 import (
 	"cmp"
+	"iter"
 	"slices"
 )
 
@@ -24,7 +25,7 @@ type lidRef struct {
 // add adds the lookup keys of the port with index i in Ports. An unreachable end
 // port has none; a virtual port has none for a LID that it shares.
 func (l *lookups) add(s *Snapshot, i int32, sign int) {
-	p := &s.Ports[i]
+	p := s.Ports[i]
 	if p.EndPort < 0 {
 		return
 	}
@@ -136,7 +137,7 @@ func sameAddresses(p, q *Port) bool {
 func (s *Snapshot) relook(old *Snapshot, nodes, vports []int32) {
 	var gone, came lookups
 	differs := func(i int32) {
-		if sameAddresses(&s.Ports[i], &old.Ports[i]) {
+		if sameAddresses(s.Ports[i], old.Ports[i]) {
 			return
 		}
 		gone.add(old, i, -1)
@@ -151,16 +152,21 @@ func (s *Snapshot) relook(old *Snapshot, nodes, vports []int32) {
 	s.vfirst = old.vfirst
 	switch have, had := s.VPorts(), old.VPorts(); {
 	case len(have) == 0 && len(had) == 0:
-	case len(have) == len(had) && &have[0] == &had[0]:
-	case len(have) == len(had) && len(vports) > 0:
+	case SamePorts(s, old):
+	case len(vports) > 0:
 		for _, i := range vports {
-			differs(i)
+			if int(i) < len(old.Ports) {
+				differs(i)
+			} else {
+				came.add(s, i, 1)
+			}
 		}
 	case slices.EqualFunc(have, had, samePlace):
 		for i := s.vfirst; int(i) < len(s.Ports); i++ {
 			differs(i)
 		}
 	default: // their indices are others
+		s.vsorted = s.inOrder()
 		for i := s.vfirst; int(i) < len(old.Ports); i++ {
 			gone.add(old, i, -1)
 		}
@@ -174,14 +180,23 @@ func (s *Snapshot) relook(old *Snapshot, nodes, vports []int32) {
 	s.Counts.LIDs += gone.lids + came.lids
 }
 
-func samePlace(p, q Port) bool { return comparePlace(p.Virtual, q.Virtual) == 0 }
+// inOrder is the index in Ports of the first virtual port that does not follow the one before it.
+func (s *Snapshot) inOrder() int32 {
+	i := s.vfirst
+	for n := int32(len(s.Ports)); i < n && (i == s.vfirst || comparePlace(s.Ports[i-1].Virtual, s.Ports[i].Virtual) < 0); {
+		i++
+	}
+	return i
+}
+
+func samePlace(p, q *Port) bool { return comparePlace(p.Virtual, q.Virtual) == 0 }
 
 func comparePlace(a, b *Virtual) int {
 	return cmp.Or(cmp.Compare(a.Port, b.Port), cmp.Compare(a.Index, b.Index))
 }
 
 // VPorts are the entries of virtual ports, which follow those of nodes.
-func (s *Snapshot) VPorts() []Port { return s.Ports[min(int(s.vfirst), len(s.Ports)):] }
+func (s *Snapshot) VPorts() []*Port { return s.Ports[min(int(s.vfirst), len(s.Ports)):] }
 
 // FirstVPort is the index in Ports of the first virtual port, len(Ports) if there is
 // none.
@@ -198,25 +213,79 @@ func (s *Snapshot) Physical(i int32) int32 {
 	return i
 }
 
-// VPortsOf returns where the virtual ports of a physical port, an index in Ports,
-// are in Ports: from up to, and without, to.
-func (s *Snapshot) VPortsOf(port int32) (from, to int32) {
-	list := s.VPorts()
-	at := func(port int32) int32 {
-		i, _ := slices.BinarySearchFunc(list, port, func(p Port, port int32) int { return cmp.Compare(p.Virtual.Port, port) })
-		return s.vfirst + int32(i)
+// VPortsOf lists the indices in Ports of the virtual ports of a physical port, an index in Ports.
+func (s *Snapshot) VPortsOf(port int32) iter.Seq[int32] {
+	return func(yield func(i int32) bool) {
+		list := s.Ports[s.vfirst:s.vsorted]
+		k, _ := slices.BinarySearchFunc(list, port, func(p *Port, port int32) int { return cmp.Compare(p.Virtual.Port, port) })
+		for ; k < len(list) && list[k].Virtual.Port == port; k++ {
+			if !yield(s.vfirst + int32(k)) {
+				return
+			}
+		}
+		for i := s.vsorted; int(i) < len(s.Ports); i++ {
+			if s.Ports[i].Virtual.Port == port && !yield(i) {
+				return
+			}
+		}
 	}
-	return at(port), at(port + 1)
+}
+
+// EachVPort lists the indices in Ports of all virtual ports.
+func (s *Snapshot) EachVPort() iter.Seq[int32] {
+	return func(yield func(i int32) bool) {
+		for i := s.vfirst; int(i) < len(s.Ports) && yield(i); i++ {
+		}
+	}
 }
 
 // VPort returns the index in Ports of a virtual port, -1 if it has no entry.
 func (s *Snapshot) VPort(port int32, index uint16) int32 {
-	from, to := s.VPortsOf(port)
-	i, ok := slices.BinarySearchFunc(s.Ports[from:to], index, func(p Port, index uint16) int { return cmp.Compare(p.Virtual.Index, index) })
-	if !ok {
+	for i := range s.VPortsOf(port) {
+		if s.Ports[i].Virtual.Index == index {
+			return i
+		}
+	}
+	return -1
+}
+
+// MaxUnsorted is how many entries of virtual ports may be behind those in order before all are to
+// be put in order again.
+const MaxUnsorted = 128
+
+// AddVPort appends the entry of a virtual port that has none yet to a snapshot that is being made
+// from old, and returns its index. It returns -1 if there are too many that are not in order.
+func (s *Snapshot) AddVPort(old *Snapshot, p *Port) int32 {
+	i := int32(len(s.Ports))
+	if i-s.vsorted >= MaxUnsorted {
 		return -1
 	}
-	return from + int32(i)
+	s.ownPorts(old)
+	s.Ports = append(s.Ports, p)
+	return i
+}
+
+// Edit returns the entry of a port for change in a snapshot that is being made from old, which keeps
+// its own.
+func (s *Snapshot) Edit(old *Snapshot, i int32) *Port {
+	s.ownPorts(old)
+	if int(i) < len(old.Ports) && s.Ports[i] == old.Ports[i] {
+		p := *s.Ports[i]
+		s.Ports[i] = &p
+	}
+	return s.Ports[i]
+}
+
+// SamePorts reports whether two snapshots share their ports, which they do if none of them changed.
+func SamePorts(a, b *Snapshot) bool {
+	return len(a.Ports) == len(b.Ports) && (len(a.Ports) == 0 || &a.Ports[0] == &b.Ports[0])
+}
+
+// ownPorts gives a snapshot that is being made from old a list of ports of its own.
+func (s *Snapshot) ownPorts(old *Snapshot) {
+	if SamePorts(s, old) {
+		s.Ports = slices.Clone(old.Ports)
+	}
 }
 
 // NeedsGRH reports whether packets to and from a port, an index in Ports, need a

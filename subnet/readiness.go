@@ -74,7 +74,7 @@ func (s *Snapshot) Ready(k ib.PKey, guids []ib.GUID) Readiness {
 	}
 	if lost > 0 { // lookups find no virtual port that cannot be reached yet
 		for i := len(s.Ports) - 1; i >= 0 && s.Ports[i].Virtual != nil; i-- {
-			p := &s.Ports[i]
+			p := s.Ports[i]
 			if at, ok := seen[p.GUID]; ok && r.Members[at].Port < 0 && p.State() > ib.StateDown {
 				r.Members[at].Port = int32(i)
 			}
@@ -101,7 +101,7 @@ func (s *Snapshot) lacks(i int32, k ib.PKey) string {
 	if i < 0 {
 		return ""
 	}
-	p := &s.Ports[i]
+	p := s.Ports[i]
 	full, limited := slices.Contains(p.PKeys, k.Base()|0x8000), slices.Contains(p.PKeys, k.Base())
 	switch {
 	case p.PKeys == nil:

@@ -22,7 +22,7 @@ func TestReady(t *testing.T) {
 		p := *s.at(hostB, 1)
 		p.GUID, p.EndPort, p.PKeys, p.Virtual = guid, end, keys, &Virtual{Port: port, Index: 1}
 		p.Info.PortState = st
-		s.Ports = append(s.Ports, p)
+		s.Ports = append(s.Ports, &p)
 	}
 	vport(0xF1, ib.StateActive, 6, 0xFFFF, 0x8005)
 	vport(0xF2, ib.StateInit, -1, 0xFFFF, 0x8005)

@@ -149,8 +149,9 @@ type Snapshot struct {
 
 	Nodes []Node
 	// Ports are those of the nodes, node by node, followed by virtual ports in
-	// order of their physical port and their index.
-	Ports    []Port
+	// order of their physical port and their index, but for the last few at most.
+	// Snapshots share what did not change: Edit and AddVPort make new ones.
+	Ports    []*Port
 	Problems []Problem
 	Counts   Counts
 
@@ -187,6 +188,7 @@ type Snapshot struct {
 	Gone   []ib.GUID
 
 	vfirst   int32   // index in Ports of the first virtual port
+	vsorted  int32   // of the first that came after those in order of port and index
 	lidPort  []int32 // index in Ports by LID, -1
 	guidPort []guidRef
 	delta    delta
@@ -210,6 +212,7 @@ func (s *Snapshot) Finish() {
 	for s.vfirst > 0 && s.Ports[s.vfirst-1].Virtual != nil {
 		s.vfirst--
 	}
+	s.vsorted = s.inOrder()
 	for i := range s.Nodes {
 		n := &s.Nodes[i]
 		if n.Unseen {
@@ -227,7 +230,7 @@ func (s *Snapshot) Finish() {
 		}
 	}
 	for i := range s.Ports {
-		p := &s.Ports[i]
+		p := s.Ports[i]
 		if p.Peer.Node >= 0 && p.Virtual == nil {
 			q := s.Port(p.Peer)
 			if q != nil && (p.Node < p.Peer.Node || p.Node == p.Peer.Node && p.Num <= p.Peer.Port) {
@@ -252,8 +255,8 @@ func (s *Snapshot) Finish() {
 // in the head, the problems, the state, links, LIDs and alias GUIDs of some nodes'
 // ports, and virtual ports. nodes are all those nodes, and those at the far end of a
 // changed link, before or after the change. vports are the indices in Ports of the
-// changed virtual ports, if their number and order stayed; otherwise all are
-// compared. It takes time proportional to the changes, plus copies of the lookups by
+// virtual ports that changed or were added, if the others stayed where they were;
+// otherwise all are compared. It takes time proportional to the changes, plus copies of the lookups by
 // GUID and by LID if an address changed.
 func (s *Snapshot) Carry(old *Snapshot, nodes []int32, vports ...int32) {
 	c := old.Counts
@@ -266,7 +269,7 @@ func (s *Snapshot) Carry(old *Snapshot, nodes []int32, vports ...int32) {
 		for _, n := range nodes {
 			ports := t.NodePorts(n)
 			for i := range ports {
-				p := &ports[i]
+				p := ports[i]
 				q := t.Port(p.Peer)
 				if q == nil || in[p.Peer.Node] && (n > p.Peer.Node || n == p.Peer.Node && p.Num > p.Peer.Port) {
 					continue
@@ -304,7 +307,7 @@ func (s *Snapshot) MayHide(g ib.GUID) bool {
 // Port returns the port that r names, nil if there is none.
 func (s *Snapshot) Port(r Ref) *Port {
 	if i := s.PortIndex(r); i >= 0 {
-		return &s.Ports[i]
+		return s.Ports[i]
 	}
 	return nil
 }
@@ -374,7 +377,7 @@ func (s *Snapshot) NodeByGUID(g ib.GUID) int32 {
 }
 
 // NodePorts returns the ports of node n, port 0 first.
-func (s *Snapshot) NodePorts(n int32) []Port {
+func (s *Snapshot) NodePorts(n int32) []*Port {
 	nd := &s.Nodes[n]
 	return s.Ports[nd.First : int(nd.First)+int(nd.Info.NumPorts)+1]
 }

@@ -25,6 +25,16 @@ var (
 	slow = ib.RateOf(ib.Width4x, ib.SpeedSDR)
 )
 
+// copies are ports that may be changed.
+func copies(list []*Port) []*Port {
+	list = slices.Clone(list)
+	for i, p := range list {
+		q := *p
+		list[i] = &q
+	}
+	return list
+}
+
 func add(s *Snapshot, t ib.NodeType, guid ib.GUID, ports int) {
 	n := Node{First: int32(len(s.Ports)), SwitchIndex: -1, OK: true}
 	n.Info = smp.NodeInfo{NodeType: t, NodeGUID: guid, PortGUID: guid, NumPorts: uint8(ports)}
@@ -33,7 +43,7 @@ func add(s *Snapshot, t ib.NodeType, guid ib.GUID, ports int) {
 		if t != ib.NodeSwitch {
 			q.GUID += ib.GUID(p)
 		}
-		s.Ports = append(s.Ports, q)
+		s.Ports = append(s.Ports, &q)
 	}
 	s.Nodes = append(s.Nodes, n)
 }
@@ -172,7 +182,7 @@ func TestPortIndex(t *testing.T) {
 		}
 	}
 	for i := range s.Ports {
-		p := &s.Ports[i]
+		p := s.Ports[i]
 		if s.Port(Ref{p.Node, p.Num}) != p {
 			t.Errorf("port %d of node %d is found elsewhere", p.Num, p.Node)
 		}

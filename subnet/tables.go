@@ -56,7 +56,7 @@ func (s *Snapshot) SLtoVL(node int32, in, out uint8) (t smp.SLtoVL, ok bool) {
 			}
 		}
 	}
-	p := &s.Ports[int(n.First)+agent]
+	p := s.Ports[int(n.First)+agent]
 	return t, p.Known && !p.Info.CapabilityMask.Has(ib.CapIsSLMappingSupported)
 }
 
@@ -75,7 +75,7 @@ func (s *Snapshot) VLArb(node int32, port, block uint8) (t smp.VLArb, ok bool) {
 			}
 		}
 	}
-	p := &s.Ports[int(n.First)+int(port)]
+	p := s.Ports[int(n.First)+int(port)]
 	return t, p.Known && !HasVLArb(&p.Info, block)
 }
 

@@ -22,8 +22,8 @@ func addVPort(s *Snapshot, port int32, index uint16, guid ib.GUID, lid ib.LID) *
 		p.LID = q.LID
 	}
 	p.Info.PortState = ib.StateActive
-	s.Ports = append(s.Ports, p)
-	return &s.Ports[len(s.Ports)-1]
+	s.Ports = append(s.Ports, &p)
+	return &p
 }
 
 // virtualBed is bed with VPorts: of host A, 1 sharing, 2 with LID 12, and 3 sharing
@@ -65,8 +65,8 @@ func TestVPortLookups(t *testing.T) {
 	if s.TopLID() != 12 || s.Counts.VPorts != 4 || s.Counts.EndPorts != 6 || s.Counts.LIDs != 9+2 {
 		t.Errorf("top LID %v, %+v", s.TopLID(), s.Counts)
 	}
-	if from, to := s.VPortsOf(a); from != v || to != v+3 || s.VPort(a, 2) != v+1 || s.VPort(b, 2) != v+4 || s.VPort(b, 3) != -1 || s.VPort(0, 1) != -1 {
-		t.Errorf("VPorts of host A: %d to %d", from, to)
+	if list := slices.Collect(s.VPortsOf(a)); !slices.Equal(list, []int32{v, v + 1, v + 2}) || s.VPort(a, 2) != v+1 || s.VPort(b, 2) != v+4 || s.VPort(b, 3) != -1 || s.VPort(0, 1) != -1 {
+		t.Errorf("VPorts of host A: %v", list)
 	}
 	for i, want := range []bool{true, false, true, false} {
 		if s.NeedsGRH(v+int32(i)) != want {
@@ -120,13 +120,24 @@ func TestCarryVPorts(t *testing.T) {
 		guids = append(guids, ib.GUID(100*i+11))
 	}
 	old := row(guids...)
-	for round := range 400 {
+	for round := range 1000 {
 		s := &Snapshot{}
 		*s = *old
 		s.Gen++
-		s.Ports = slices.Clone(old.Ports)
+		s.Ports = copies(old.Ports)
 		var vports []int32
-		switch rng.IntN(3) {
+		switch rng.IntN(4) {
+		case 1: // VPorts that had no entry yet
+			for k := range rng.IntN(9) {
+				at, index := s.PortIndex(Ref{int32(rng.IntN(10)), 1}), uint16(1+rng.IntN(30))
+				if s.VPort(at, index) >= 0 {
+					continue
+				}
+				p := addVPort(&Snapshot{Ports: slices.Clone(s.Ports)}, at, index, ib.GUID(0x10000+rng.IntN(100)), ib.LID(rng.IntN(2)*(1000+10*round+k)))
+				if i := s.AddVPort(old, p); i >= 0 {
+					vports = append(vports, i)
+				}
+			}
 		case 0: // another set of VPorts
 			s.Ports = s.Ports[:s.FirstVPort()]
 			for n := range int32(10) {
@@ -148,9 +159,9 @@ func TestCarryVPorts(t *testing.T) {
 					break
 				}
 				i := s.FirstVPort() + int32(rng.IntN(len(s.VPorts())))
-				p := &s.Ports[i]
+				p := s.Ports[i]
 				if j := s.FirstVPort() + int32(rng.IntN(len(s.VPorts()))); k == 0 {
-					q := &s.Ports[j]
+					q := s.Ports[j]
 					p.GUID, q.GUID = q.GUID, p.GUID
 					vports = append(vports, j)
 				}
@@ -171,9 +182,8 @@ func TestCarryVPorts(t *testing.T) {
 		if rng.IntN(3) == 0 { // a port takes another LID, as a floating one does
 			nodes = []int32{int32(rng.IntN(10))}
 			s.at(nodes[0], 1).LID = ib.LID(500 + round)
-			from, to := s.VPortsOf(s.index(nodes[0], 1))
-			for i := from; i < to; i++ {
-				if p := &s.Ports[i]; !p.Virtual.OwnLID {
+			for i := s.FirstVPort(); int(i) < len(s.Ports); i++ {
+				if p := s.Ports[i]; p.Virtual.Port == s.index(nodes[0], 1) && !p.Virtual.OwnLID {
 					if p.LID = s.at(nodes[0], 1).LID; vports != nil && !slices.Contains(vports, i) {
 						vports = append(vports, i)
 					}
@@ -237,12 +247,11 @@ func BenchmarkCarryVPort(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				s := *old
-				if c.clone {
-					ports = slices.Clone(old.Ports)
+				if !c.clone {
+					s.Ports = ports
+					s.Ports[from], s.Ports[to] = old.Ports[from], old.Ports[to]
 				}
-				s.Ports = ports
-				p, q := &s.Ports[from], &s.Ports[to]
-				*p, *q = old.Ports[from], old.Ports[to]
+				p, q := s.Edit(old, from), s.Edit(old, to)
 				p.EndPort, q.EndPort, q.GUID, q.LID = -1, s.Ports[q.Virtual.Port].EndPort, p.GUID, p.LID
 				if c.named {
 					s.Carry(old, nil, from, to)

@@ -60,7 +60,7 @@ func (s *Snapshot) layAgain(nodes []int32) {
 // wireOf is the wire of the port with index i in Ports. Data leaves by a port
 // only if both ends of its link are Active (IBA §7.2.7).
 func (s *Snapshot) wireOf(i int32) wire {
-	p := &s.Ports[i]
+	p := s.Ports[i]
 	w := wire{far: s.PortIndex(p.Peer), sw: -1, mtu: p.MTU, rate: p.Rate}
 	if w.far >= 0 && (p.State() != ib.StateActive || s.Ports[w.far].State() != ib.StateActive) {
 		w.far = -1
@@ -151,7 +151,7 @@ func (s *Snapshot) walk(src int32, lid ib.LID) (w walker) {
 		return w
 	}
 	src, w.dst = s.Physical(src), s.Physical(w.dst) // packets between virtual ports of one port stay in the adapter
-	p := &s.Ports[src]
+	p := s.Ports[src]
 	w.attr.MTU, w.attr.Rate = p.MTU, p.Rate
 	if src == w.dst {
 		w.ok = true
@@ -224,7 +224,7 @@ func (w *walker) step(hops *[]Hop) {
 
 // arrive counts the end's own link.
 func (w *walker) arrive() {
-	q := &w.s.Ports[w.dst]
+	q := w.s.Ports[w.dst]
 	w.attr.MTU, w.attr.Rate = min(w.attr.MTU, q.MTU), slower(w.attr.Rate, q.Rate)
 }
 

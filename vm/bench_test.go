@@ -46,7 +46,7 @@ func population(tb testing.TB, n int) *rig {
 	s := snapshot(nil)
 	for i := range 3000 {
 		p := subnet.Port{GUID: hyper(i), LID: ib.LID(100 + i), Node: int32(len(s.Nodes) - 1), Adapter: &subnet.Adapter{Model: subnet.VSwitch, Functions: 32}}
-		s.Ports = append(s.Ports, p)
+		s.Ports = append(s.Ports, &p)
 	}
 	s.Nodes[len(s.Nodes)-1].Info.NumPorts = 250
 	s.Finish()

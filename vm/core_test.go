@@ -208,7 +208,7 @@ func snapshot(gone []ib.GUID, vports ...seenVPort) *subnet.Snapshot {
 			if ports[i].GUID == 0 {
 				ports[i].EndPort = -1
 			}
-			s.Ports = append(s.Ports, ports[i])
+			s.Ports = append(s.Ports, &ports[i])
 		}
 		s.Nodes = append(s.Nodes, n)
 		return len(s.Ports) - 1
@@ -251,13 +251,13 @@ func snapshot(gone []ib.GUID, vports ...seenVPort) *subnet.Snapshot {
 	slices.SortFunc(vports, func(a, b seenVPort) int { return index[a.port] - index[b.port] })
 	for _, v := range vports {
 		i := index[v.port]
-		p := s.Ports[i]
+		p := *s.Ports[i]
 		p.GUID, p.Adapter, p.Info.PortState = v.guid, nil, v.state
 		p.Virtual = &subnet.Virtual{Port: int32(i), Index: v.index}
 		if v.state < ib.StateArmed {
 			p.EndPort = -1
 		}
-		s.Ports = append(s.Ports, p)
+		s.Ports = append(s.Ports, &p)
 	}
 	s.Graph.LIDOwner = make([]int32, lid+1)
 	s.Finish()

@@ -130,7 +130,7 @@ func (c *Core) mayCreate(e *entry) error {
 		return nil // the subnet manager refuses it if it is impossible
 	}
 	if i := s.PortByLID(e.LID); i >= 0 && s.Ports[i].GUID != e.GUID {
-		p := &s.Ports[i]
+		p := s.Ports[i]
 		return conflict("interface %q: LID %d belongs to port %v of %q: choose another LID, or omit it", e.Name, e.LID, p.GUID, s.Nodes[p.Node].Desc)
 	}
 	if c.pool.lids > 0 && int(e.LID) > c.pool.lids {

@@ -62,7 +62,7 @@ func (c *Core) place(e *entry, port ib.GUID, fn uint16) (at subnet.Place, known 
 	if i < 0 {
 		return at, false, nil
 	}
-	p := &s.Ports[i]
+	p := s.Ports[i]
 	switch {
 	case p.Virtual != nil:
 		return at, false, invalid("interface %q: %v is a virtual port: name its physical port %v", e.Name, port, s.Ports[p.Virtual.Port].GUID)
@@ -133,7 +133,7 @@ func (c *Core) holds(name string, at subnet.Place) string {
 
 // freeFunction is the function of port i that e gets, 0 if there is none.
 func (c *Core) freeFunction(e *entry, s *subnet.Snapshot, i int32) uint16 {
-	p := &s.Ports[i]
+	p := s.Ports[i]
 	free := func(f uint16) bool {
 		at := subnet.Place{Port: p.GUID, Function: f}
 		name, taken := c.byPlace[at]
@@ -144,9 +144,8 @@ func (c *Core) freeFunction(e *entry, s *subnet.Snapshot, i int32) uint16 {
 	var strange map[uint16]bool
 	switch p.Adapter.Model {
 	case subnet.VPorts:
-		from, to := s.VPortsOf(i)
-		for _, v := range s.Ports[from:to] {
-			switch {
+		for k := range s.VPortsOf(i) {
+			switch v := s.Ports[k]; {
 			case v.GUID == e.GUID && free(v.Virtual.Index) && int(v.Virtual.Index) <= p.Adapter.Functions:
 				return v.Virtual.Index
 			case v.GUID != 0 && v.State() >= ib.StateInit:

@@ -275,8 +275,8 @@ func (c *Core) seen(e *entry, at subnet.Place) subnet.Place {
 	if i < 0 || s.Ports[i].Adapter == nil || s.Ports[i].Adapter.Model != subnet.VPorts {
 		return at
 	}
-	from, to := s.VPortsOf(i)
-	for _, v := range s.Ports[from:to] {
+	for k := range s.VPortsOf(i) {
+		v := s.Ports[k]
 		p := subnet.Place{Port: at.Port, Function: v.Virtual.Index}
 		if v.GUID != e.GUID || v.Virtual.Index == 0 || int(v.Virtual.Index) > s.Ports[i].Adapter.Functions {
 			continue
@@ -301,7 +301,7 @@ func (c *Core) shownAt(g ib.GUID) string {
 	if i < 0 {
 		return ""
 	}
-	p := &c.snap.Ports[i]
+	p := c.snap.Ports[i]
 	node := c.snap.Nodes[p.Node].Desc
 	switch {
 	case p.GUID != g:

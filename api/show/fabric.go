@@ -48,7 +48,7 @@ func Links(s *subnet.Snapshot) []api.Link {
 	}
 	var out []api.Link
 	for i := range s.Ports {
-		p := &s.Ports[i]
+		p := s.Ports[i]
 		if p.Virtual != nil {
 			break // virtual ports come last, and share the link of their physical port
 		}

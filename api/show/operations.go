@@ -20,7 +20,7 @@ func HypervisorPort(s *subnet.Snapshot, name string) (ib.GUID, error) {
 	if s != nil {
 		found := ib.GUID(0)
 		for i := range s.Ports {
-			p := &s.Ports[i]
+			p := s.Ports[i]
 			if p.Adapter == nil {
 				continue
 			}

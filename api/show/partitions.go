@@ -133,7 +133,7 @@ func partitionMembers(s *subnet.Snapshot, v *vm.View, key ib.PKey) (full map[ib.
 			continue
 		}
 		for _, i := range s.EndPortPort {
-			q := &s.Ports[i]
+			q := s.Ports[i]
 			t := s.Nodes[q.Node].Info.NodeType
 			if m.Kind == partition.All || m.Kind == partition.AllCAs && t == ib.NodeCA || m.Kind == partition.AllSwitches && t == ib.NodeSwitch ||
 				m.Kind == partition.AllRouters && t == ib.NodeRouter || m.Kind == partition.Self && q.GUID == s.PortGUID {

@@ -93,7 +93,7 @@ func Path(s *subnet.Snapshot, v *vm.View, from, to string) (api.Path, error) {
 	if err != nil {
 		return api.Path{}, err
 	}
-	p, q := &s.Ports[a], &s.Ports[b]
+	p, q := s.Ports[a], s.Ports[b]
 	out := api.Path{From: pathEnd(s, p), To: pathEnd(s, q), Hops: []api.PathHop{}}
 	hops, _ := s.Trace(a, q.LID, nil)
 	for _, h := range hops {

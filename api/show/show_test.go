@@ -24,7 +24,7 @@ func TestHypervisorNames(t *testing.T) {
 		Nodes: []subnet.Node{
 			node(0x10, "H1", 0), node(0x20, "H2", 2), node(0x30, "twin", 4), node(0x40, "twin", 6),
 		},
-		Ports: []subnet.Port{
+		Ports: []*subnet.Port{
 			{EndPort: -1, Peer: subnet.NoRef()},
 			{GUID: 0x11, Num: 1, LID: 1, Peer: subnet.NoRef(), Adapter: &subnet.Adapter{Model: subnet.VPorts, Functions: 2}},
 			{EndPort: -1, Peer: subnet.NoRef(), Node: 1},

@@ -133,7 +133,7 @@ func Hypervisors(s *subnet.Snapshot, v *vm.View) []api.Hypervisor {
 	}
 	var out []api.Hypervisor
 	for i := range s.Ports {
-		p := &s.Ports[i]
+		p := s.Ports[i]
 		if p.Adapter == nil {
 			continue
 		}
@@ -160,7 +160,7 @@ func VPorts(s *subnet.Snapshot) []api.VPort {
 	}
 	var out []api.VPort
 	for i := range s.Ports {
-		p := &s.Ports[i]
+		p := s.Ports[i]
 		x := p.Virtual
 		if x == nil {
 			continue

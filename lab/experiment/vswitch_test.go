@@ -153,7 +153,7 @@ func (w *wire) onePlace(s *subnet.Snapshot, opt *sa.Options, places map[ib.GUID]
 			}
 			continue // on its way
 		}
-		p := &s.Ports[i]
+		p := s.Ports[i]
 		at := subnet.Place{Port: s.Ports[p.Virtual.Port].GUID, Function: p.Virtual.Index}
 		if !slices.Contains(places[v.guid], at) {
 			return fmt.Errorf("%s is at %v, neither where it was nor where it goes: %v", v.name, at, places[v.guid])
@@ -196,7 +196,7 @@ func askPath(src *sa.Source, s *subnet.Snapshot, from, to ib.GUID) (r wiresa.Pat
 	wiresa.New(&q, ib.MethodGet, wiresa.AttrPathRecord, 0, wiresa.PathCompDGID|wiresa.PathCompSGID)
 	ask := wiresa.PathRecord{SGID: ib.MakeGID(s.Prefix, from), DGID: ib.MakeGID(s.Prefix, to)}
 	ask.Put(wiresa.Data(&q))
-	p := &s.Ports[s.PortByGUID(from)]
+	p := s.Ports[s.PortByGUID(from)]
 	reply, v := sa.Answer(src, &sa.Request{From: mad.Addr{LID: p.LID, QP: 1}, Data: q[:]}, nil)
 	if v != sa.Answered || len(reply) < wiresa.HeaderLen+wiresa.PathRecordLen {
 		return r, fmt.Errorf("verdict %v, %d bytes", v, len(reply))

@@ -172,7 +172,7 @@ func (a *Agenda) SuspectLID(lid ib.LID, whole bool) ib.GUID {
 		a.full = true
 		return 0
 	}
-	p := &a.Snapshot.Ports[i]
+	p := a.Snapshot.Ports[i]
 	n := &a.Snapshot.Nodes[p.Node]
 	if whole && n.Info.NodeType == ib.NodeSwitch {
 		a.SuspectSwitch(n.Info.NodeGUID)

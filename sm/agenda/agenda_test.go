@@ -46,7 +46,7 @@ func TestTranscripts(t *testing.T) {
 					q.EndPort = endPorts
 					endPorts++
 				}
-				s.Snapshot.Ports = append(s.Snapshot.Ports, q)
+				s.Snapshot.Ports = append(s.Snapshot.Ports, &q)
 			}
 			f.Nodes[n].Info.LocalPortNum = 1
 		}

@@ -349,7 +349,7 @@ func (s *stage) show() {
 				q.Peer = subnet.Ref{Node: index[p.Peer.Node], Port: p.Peer.Port}
 				s.Printf(" %d-%s", k, s.at(p.Peer))
 			}
-			snap.Ports = append(snap.Ports, q)
+			snap.Ports = append(snap.Ports, &q)
 		}
 		if nd.Flags&topo.NodeUnseen != 0 {
 			s.Printf(", absent")

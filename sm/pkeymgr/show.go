@@ -1,8 +1,6 @@
 package pkeymgr
 
 import (
-	"slices"
-
 	"heddle/ib"
 	"heddle/mad"
 	"heddle/sm/pkey"
@@ -85,10 +83,7 @@ func (m *Manager) Status() Status {
 func (m *Manager) Update(s, old *subnet.Snapshot) {
 	for _, r := range m.shown {
 		i := s.Nodes[m.SnapshotIndex[r.Node]].First + int32(r.Port)
-		if len(s.Ports) > 0 && &s.Ports[0] == &old.Ports[0] {
-			s.Ports = slices.Clone(old.Ports)
-		}
-		s.Ports[i].PKeys = m.ShownAt(m.Fabric.Port(r))
+		s.Edit(old, i).PKeys = m.ShownAt(m.Fabric.Port(r))
 	}
 	m.AllShown()
 }

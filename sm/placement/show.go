@@ -53,7 +53,7 @@ func (m *Machine) holdEntry(l *placement) {
 	if i < 0 {
 		return
 	}
-	p := &s.Ports[i]
+	p := s.Ports[i]
 	at := subnet.Place{Port: s.Ports[s.Physical(i)].GUID}
 	if p.Virtual != nil {
 		at.Function = p.Virtual.Index
@@ -181,7 +181,7 @@ func (m *Machine) ShownElsewhere(g ib.GUID, p subnet.Place) bool {
 
 // as is the entry as it is shown behind the port with an index in s.Ports.
 func (h *heldEntry) as(s *subnet.Snapshot, r vport.Ref, port int32) subnet.Port {
-	q, p := h.port, &s.Ports[port]
+	q, p := h.port, s.Ports[port]
 	q.Node, q.Num, q.Peer, q.EndPort, q.MTU, q.Rate = p.Node, p.Num, p.Peer, p.EndPort, p.MTU, p.Rate
 	if v := h.shows; v.Port != port || v.Index != r.Index {
 		n := *v

@@ -63,7 +63,7 @@ func (r *Receiver) reject(n *smp.Notice, from int32, claimed ib.LID) {
 
 // where is a port of the last snapshot, for messages.
 func (r *Receiver) where(i int32) notice.Where {
-	q := &r.Snapshot.Ports[i]
+	q := r.Snapshot.Ports[i]
 	nd := &r.Snapshot.Nodes[q.Node]
 	return notice.Where{Node: nd.Info.NodeGUID, Desc: nd.Desc, Port: int(q.Num), LID: q.LID, Path: nd.Path, Known: true}
 }

@@ -40,7 +40,7 @@ func (r *Receiver) readImage(from int32) {
 	if r.Fabric == nil {
 		return
 	}
-	q := &r.Snapshot.Ports[from]
+	q := r.Snapshot.Ports[from]
 	n, ok := r.Fabric.Find(r.Snapshot.Nodes[q.Node].Info.NodeGUID)
 	if !ok || !r.Fabric.Nodes[n].OK() {
 		return

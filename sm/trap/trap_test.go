@@ -73,7 +73,7 @@ func newFixture() *fixture {
 			if q.LID != 0 {
 				q.EndPort = 0
 			}
-			s.Ports = append(s.Ports, q)
+			s.Ports = append(s.Ports, &q)
 		}
 	}
 	s.Finish()

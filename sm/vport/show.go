@@ -16,8 +16,8 @@ import (
 // VPorts in snapshots, in Status and in notices. A VPort that has been up has an entry as long as its
 // port is in the subnet, so a change of one VPort changes one entry.
 
-// showEvery is how often changes of VPorts are published, unless somebody waits for them. Each
-// snapshot has a copy of all ports, and hosts bring up and take down many VPorts at a time.
+// showEvery is how often changes of VPorts are published, unless somebody waits for them: hosts
+// bring up and take down many VPorts at a time.
 const showEvery = 50 * time.Millisecond
 
 // Show has the entry of a VPort brought up to date in the next snapshot.
@@ -26,7 +26,7 @@ func (m *Manager) Show(r Ref) {
 		if v.state <= ib.StateDown {
 			return
 		}
-		v.entered, m.relist = true, true
+		v.entered = true
 	}
 	if n := len(m.shown); n == 0 || m.shown[n-1] != r {
 		m.shown = append(m.shown, r)
@@ -74,7 +74,8 @@ func (m *Manager) Append(s *subnet.Snapshot) {
 	for _, x := range list {
 		for _, v := range x.a.vports {
 			if v != nil && v.entered {
-				s.Ports = append(s.Ports, m.entry(s, Ref{x.a, v.index}, x.port))
+				p := m.entry(s, Ref{x.a, v.index}, x.port)
+				s.Ports = append(s.Ports, &p)
 			}
 		}
 	}
@@ -95,7 +96,7 @@ func (m *Manager) entry(s *subnet.Snapshot, r Ref, port int32) subnet.Port {
 		return p
 	}
 	v := r.VPort()
-	q := s.Ports[port]
+	q := *s.Ports[port]
 	lid, wait := m.lidOf(r)
 	if wait && !v.info.LIDRequired && v.state < ib.StateArmed {
 		lid = 0
@@ -133,11 +134,11 @@ func LeadsTo(s *subnet.Snapshot, l ib.LID, end int32) bool {
 // showRouted has the entries updated of VPorts that a new graph has made reachable, or cut off.
 func (m *Manager) showRouted(s *subnet.Snapshot) {
 	for i := int(m.first); i < len(s.Ports); i++ {
-		p := &s.Ports[i]
+		p := s.Ports[i]
 		if !p.Virtual.OwnLID || p.State() < ib.StateArmed {
 			continue
 		}
-		phys := &s.Ports[p.Virtual.Port]
+		phys := s.Ports[p.Virtual.Port]
 		if LeadsTo(s, p.LID, phys.EndPort) == (p.EndPort >= 0) {
 			continue
 		}
@@ -201,9 +202,6 @@ func (m *Manager) Update(s, old *subnet.Snapshot) (changed []int32) {
 	if !m.relist && len(m.shown) == 0 {
 		return nil
 	}
-	if len(s.Ports) > 0 && &s.Ports[0] == &old.Ports[0] {
-		s.Ports = slices.Clone(old.Ports)
-	}
 	for _, r := range m.shown {
 		if r.Adapter.at.Node < 0 {
 			continue
@@ -211,17 +209,21 @@ func (m *Manager) Update(s, old *subnet.Snapshot) (changed []int32) {
 		port := s.Nodes[m.SnapshotIndex[r.Adapter.at.Node]].First + int32(r.Adapter.at.Port)
 		switch {
 		case r.Index == 0:
-			s.Ports[port].Adapter = r.Adapter.shows
+			s.Edit(old, port).Adapter = r.Adapter.shows
 		case m.relist || !r.VPort().entered:
 		default:
-			if i := old.VPort(port, r.Index); i >= 0 {
-				s.Ports[i] = m.entry(s, r, port)
-				changed = append(changed, i)
+			p := m.entry(s, r, port)
+			i := s.VPort(port, r.Index)
+			if i >= 0 {
+				*s.Edit(old, i) = p
+			} else if i = s.AddVPort(old, &p); i < 0 {
+				m.relist = true
 			}
+			changed = append(changed, i)
 		}
 	}
 	if m.relist {
-		s.Ports = s.Ports[:m.first]
+		s.Ports = slices.Clone(s.Ports[:m.first])
 		m.Append(s)
 		return nil
 	}
