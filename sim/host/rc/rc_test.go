@@ -214,6 +214,35 @@ func TestMigration(t *testing.T) {
 	}
 }
 
+// TestMigrateAtOnce: an end that migrates as soon as it is ARMED leaves a peer in
+// REARM that has not seen a packet without MigReq since it rearmed. A packet in
+// between takes the peer along; repath.Config.Hold is for that.
+func TestMigrateAtOnce(t *testing.T) {
+	for _, between := range []bool{false, true} {
+		c, s := plain()
+		x := newChannel(t, 1, c, s)
+		a, b := x.ends[0], x.ends[1]
+		must(t, a.q.Rearm(Path{DLID: b.lid, SL: 1}))
+		must(t, b.q.Rearm(Path{DLID: a.lid, SL: 1}))
+		b.post(1) // its packets arm a; a has sent nothing but an acknowledgment that is lost
+		x.cut[0] = x.now + 30*Microsecond
+		x.run(30 * Microsecond)
+		if a.q.Migration() != StateArmed || b.q.Migration() != StateRearm {
+			t.Fatalf("%v and %v", a.q.Migration(), b.q.Migration())
+		}
+		if between {
+			a.post(1)
+			x.run(x.now + 100*Microsecond)
+		}
+		must(t, a.q.Migrate(x.now))
+		a.post(1)
+		must(t, x.settle(10*dataplane.Millisecond))
+		if want := map[bool]MigrationState{false: StateRearm, true: StateMigrated}[between]; b.q.Migration() != want {
+			t.Errorf("between %v: the peer is %v", between, b.q.Migration())
+		}
+	}
+}
+
 // TestAutomaticMigration: an armed connection whose path is lost migrates when its
 // retries are used up, and ends only when the new path is lost too.
 func TestAutomaticMigration(t *testing.T) {

@@ -1,0 +1,232 @@
+package lab
+
+import (
+	"fmt"
+	"time"
+
+	"heddle/ib"
+	wire "heddle/ib/sa"
+	"heddle/ib/smp"
+	"heddle/mad"
+	"heddle/sim"
+	"heddle/sim/host/adapter"
+	"heddle/sim/host/program"
+	"heddle/sim/host/rc"
+	"heddle/sim/host/repath"
+	"heddle/sim/host/saclient"
+)
+
+// HostConfig configures simulated hosts. Start from HostDefaults.
+type HostConfig struct {
+	Repath repath.Config
+	// Deaf hosts subscribe to nothing, so their connections keep their paths.
+	Deaf bool
+	// MAD is how queries are repeated.
+	MAD mad.Config
+	// Options and Sender are those of connections.
+	Options adapter.Options
+	Sender  rc.Sender
+}
+
+// HostDefaults are hosts with path migration, and connections with a transport timer
+// of 67 ms (code 14) and 7 retries.
+func HostDefaults() HostConfig {
+	return HostConfig{
+		Repath:  repath.Defaults(),
+		Options: adapter.Options{MTU: 2048, Window: 64, AckEvery: 16},
+		Sender:  rc.Sender{Timeout: 14, Retries: 7, RNRRetries: 7},
+	}
+}
+
+// Host is a simulated host at an end port of the data plane: an adapter with queue
+// pairs, a client of the SA, and a repath handler. Its packets are those of the data
+// plane; its management datagrams are the simulated subnet's and wait for no credits.
+type Host struct {
+	Name    string // node
+	Adapter *adapter.Adapter
+	Client  *saclient.Client
+	Handler *repath.Handler
+	// Rounds are what the handler has done.
+	Rounds []repath.Round
+	// OnReport, if set, sees each notice before the handler. Returning false loses it
+	// in the host.
+	OnReport func(r *saclient.Report) bool
+
+	l     *Loaded
+	cfg   HostConfig
+	ep    *sim.Endpoint
+	timed mad.Time
+	subs  int
+}
+
+// hostTraps are those that hosts subscribe to.
+var hostTraps = []uint16{smp.TrapGIDInService, smp.TrapGIDOutOfService, smp.TrapUnPath, smp.TrapRePath}
+
+// StartHosts puts a host on every adapter port, and waits until all have subscribed.
+// The manager needs an SA (ServeSA), and a node of its own: a switch, for instance,
+// because a manager takes what comes to its port.
+func (l *Loaded) StartHosts(cfg HostConfig) ([]*Host, error) {
+	var hosts []*Host
+	for i := range l.Engine.NumHosts() {
+		h, err := l.startHost(i, cfg)
+		if err != nil {
+			return nil, err
+		}
+		hosts = append(hosts, h)
+	}
+	if cfg.Deaf {
+		return hosts, nil
+	}
+	err := l.RunUntil(time.Minute, func() bool {
+		for _, h := range hosts {
+			if h.subs < len(hostTraps) {
+				return false
+			}
+		}
+		return true
+	})
+	if err != nil {
+		return nil, fmt.Errorf("lab: hosts do not get their subscriptions: %w", err)
+	}
+	return hosts, nil
+}
+
+func (l *Loaded) startHost(i int, cfg HostConfig) (*Host, error) {
+	ref := l.Engine.HostPort(i)
+	h := &Host{Name: l.Fabric.Nodes[ref.Node].ID, l: l, cfg: cfg, timed: mad.Never}
+	var err error
+	if h.ep, err = l.Sim.AttachPort(h.Name, int(ref.Port)); err != nil {
+		return nil, err
+	}
+	if h.Adapter, err = adapter.New(l.Engine, i); err != nil {
+		return nil, err
+	}
+	h.Client = saclient.New(h.ep.Send, h.master, cfg.MAD)
+	h.Handler = repath.New(cfg.Repath, h.Client, h.Adapter, h.GID)
+	h.Handler.Done = func(r *repath.Round) { h.Rounds = append(h.Rounds, *r) }
+	h.ep.Accepts = saclient.Accepts
+	h.ep.OnPacket = func(p *mad.Packet) {
+		h.Client.Receive(l.Sim.Now(), p)
+		h.arm()
+	}
+	h.Client.OnReport = func(r *saclient.Report) {
+		if h.OnReport == nil || h.OnReport(r) {
+			h.Handler.Notice(l.Sim.Now(), r)
+		}
+	}
+	if !cfg.Deaf {
+		for _, trap := range hostTraps {
+			h.subscribe(trap)
+		}
+	}
+	h.arm()
+	return h, nil
+}
+
+// subscribe asks for a trap, until it gets it.
+func (h *Host) subscribe(trap uint16) {
+	h.Client.Subscribe(h.l.Sim.Now(), trap, func(_ mad.Time, err error) {
+		if err == nil {
+			h.subs++
+			return
+		}
+		h.l.Sim.After(time.Second, func() { h.subscribe(trap); h.arm() })
+	})
+}
+
+// GID is the GID of the host's port.
+func (h *Host) GID() ib.GID {
+	return ib.MakeGID(h.ep.PortInfo().GidPrefix, h.ep.PortGUID())
+}
+
+func (h *Host) master() saclient.Master {
+	pi := h.ep.PortInfo()
+	return saclient.Master{LID: pi.MasterSMLID, SL: pi.MasterSMSL}
+}
+
+// arm has client and handler called when something of them is due.
+func (h *Host) arm() {
+	t := min(h.Client.NextTimer(), h.Handler.NextTimer())
+	if t == mad.Never || h.timed <= t {
+		return
+	}
+	h.timed = t
+	h.l.Sim.At(t, func() {
+		if h.timed != t {
+			return // an earlier one has come in between
+		}
+		h.timed = mad.Never
+		now := h.l.Sim.Now()
+		if h.Client.NextTimer() <= now {
+			h.Client.Expire(now)
+		}
+		if h.Handler.NextTimer() <= now {
+			h.Handler.Expire(now)
+		}
+		h.arm()
+	})
+}
+
+// Resolve asks the SA for the path to a host, and runs events until it is known.
+func (h *Host) Resolve(to *Host) (rc.Path, error) {
+	var got []wire.PathRecord
+	var failed error
+	ended := false
+	q := wire.PathRecord{SGID: h.GID(), DGID: to.GID(), NumbPath: 1, Reversible: true}
+	mask := wire.PathCompSGID | wire.PathCompDGID | wire.PathCompNumbPath | wire.PathCompReversible
+	h.Client.Paths(h.l.Sim.Now(), &q, mask, true, func(_ mad.Time, list []wire.PathRecord, err error) {
+		got, failed, ended = list, err, true
+	})
+	h.arm()
+	if err := h.l.RunUntil(time.Minute, func() bool { return ended }); err != nil {
+		return rc.Path{}, err
+	}
+	if failed == nil && len(got) == 0 {
+		failed = fmt.Errorf("lab: no path from %s to %s", h.Name, to.Name)
+	}
+	if failed != nil {
+		return rc.Path{}, failed
+	}
+	return rc.Path{DLID: got[0].DLID, SL: got[0].SL}, nil
+}
+
+// Connect resolves the paths between two hosts and connects them. Numbers and paths
+// are exchanged out of band, as programs do over sockets.
+func (h *Host) Connect(to *Host, mine, theirs adapter.Program) (c, d *adapter.Connection, err error) {
+	there, err := h.Resolve(to)
+	if err != nil {
+		return nil, nil, err
+	}
+	back, err := to.Resolve(h)
+	if err != nil {
+		return nil, nil, err
+	}
+	if c, d, err = program.Pair(h.Adapter, to.Adapter, h.cfg.Options, h.cfg.Sender, there, back, mine, theirs); err != nil {
+		return nil, nil, err
+	}
+	c.SetPeer(to.GID())
+	d.SetPeer(h.GID())
+	return c, d, nil
+}
+
+// Stream is a stream of messages from one host to another.
+type Stream struct {
+	*program.Stream
+	Sink *program.Sink
+	Conn *adapter.Connection // of the sender
+	Back *adapter.Connection // of the receiver
+}
+
+// Check reports a message that was lost, doubled or out of order.
+func (s *Stream) Check() error { return s.Sink.Check(s.Stream) }
+
+// Stream starts a stream of messages of so many bytes, depth of them posted at once.
+func (h *Host) Stream(to *Host, bytes, depth int) (*Stream, error) {
+	s := &Stream{Stream: &program.Stream{Bytes: bytes, Depth: depth}, Sink: &program.Sink{}}
+	var err error
+	if s.Conn, s.Back, err = h.Connect(to, s.Stream, s.Sink); err != nil {
+		return nil, err
+	}
+	s.Run(s.Conn)
+	return s, nil
+}
