@@ -220,9 +220,9 @@ type Stream struct {
 // Check reports a message that was lost, doubled or out of order.
 func (s *Stream) Check() error { return s.Sink.Check(s.Stream) }
 
-// Stream starts a stream of messages of so many bytes, depth of them posted at once.
-func (h *Host) Stream(to *Host, bytes, depth int) (*Stream, error) {
-	s := &Stream{Stream: &program.Stream{Bytes: bytes, Depth: depth}, Sink: &program.Sink{}}
+// Stream starts a stream of messages to another host.
+func (h *Host) Stream(to *Host, p program.Stream) (*Stream, error) {
+	s := &Stream{Stream: &p, Sink: &program.Sink{}}
 	var err error
 	if s.Conn, s.Back, err = h.Connect(to, s.Stream, s.Sink); err != nil {
 		return nil, err

@@ -12,6 +12,7 @@ import (
 	"heddle/sa"
 	"heddle/sim"
 	"heddle/sim/dataplane"
+	"heddle/sim/host/program"
 	"heddle/sim/host/repath"
 	"heddle/sm"
 )
@@ -97,7 +98,7 @@ func (b *hostbed) named(name string) *Host {
 func (b *hostbed) sixStreams(t testing.TB) (list []*Stream) {
 	t.Helper()
 	for _, f := range [][2]int{{1, 3}, {2, 4}, {3, 5}, {4, 6}, {5, 1}, {6, 2}} {
-		s, err := b.named(fmt.Sprintf("H%d", f[0])).Stream(b.named(fmt.Sprintf("H%d", f[1])), 1<<16, 4)
+		s, err := b.named(fmt.Sprintf("H%d", f[0])).Stream(b.named(fmt.Sprintf("H%d", f[1])), program.Stream{Bytes: 1 << 16, Depth: 4})
 		if err != nil {
 			t.Fatal(err)
 		}

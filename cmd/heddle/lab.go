@@ -80,6 +80,10 @@ deadlock cuts a cable of the thesis' 3×2 mesh under traffic, by the published m
 and by Heddle's plans: packets move on the tables that the manager writes. --runs is
 how many times each line is run; a few minutes.
 
+host-reconfiguration cuts the same cable under queue pairs: hosts subscribe to
+notices, ask the SA for new paths and change their connections while these are in
+use. --runs is how many times each line is run; two minutes.
+
 vftree repeats the hot spots of the vFtree paper: test beds in seconds, and trees of
 648 hosts, some ten seconds of a core for each of 32 points and each of --runs seeds
 (8, as published). For it --sizes 72 are small trees.
@@ -93,6 +97,7 @@ Every report begins with the settings that are not the product's defaults.
 equations, or is computed here, is called so.`,
 		Example: `  heddle lab run change-assimilation
   heddle lab run deadlock --runs 1 --out results
+  heddle lab run host-reconfiguration --runs 1 --out results
   heddle lab run vftree --sizes 72 --runs 2
   heddle lab run sa-flood --sizes 5 --out results
   heddle lab run vswitch-reconfiguration --sizes 324,648 --out results

@@ -120,7 +120,7 @@ var rules = []rule{
 	{"lab", []string{"shell", "sm", "sa", "vm", "subnet", "partition", "qos", "store", "route/...", "sim", "sim/dataplane", "sim/host/...", "mad", "fabric", "ib/..."}, false, "managers and simulator in one virtual time"},
 	{"report", nil, false, "a report is text and figures; it imports no manager"},
 	{"lab/manager2003", []string{"sim", "mad", "route/...", "fabric", "ib/..."}, false, "the manager of the 2003 report stands on the simulator, not on ours"},
-	{"lab/experiment", []string{"lab", "lab/manager2003", "report", "traffic", "traffic/study", "flood", "flood/figure", "sm", "sa", "vm", "subnet", "partition", "qos", "mad", "route/...", "sim", "sim/dataplane", "fabric", "ib/..."}, false, "an experiment drives the lab and reports"},
+	{"lab/experiment", []string{"lab", "lab/manager2003", "report", "traffic", "traffic/study", "flood", "flood/figure", "sm", "sa", "vm", "subnet", "partition", "qos", "mad", "route/...", "sim", "sim/dataplane", "sim/host/...", "fabric", "ib/..."}, false, "an experiment drives the lab and reports"},
 	{"cmd/heddle", []string{"..."}, false, "wiring may import everything"},
 	{"examples", []string{"sim", "mad", "route/...", "fabric", "ib/..."}, false, "examples for other programs: public packages, and the simulator"},
 	{"internal", []string{"..."}, false, "tools and test support"},

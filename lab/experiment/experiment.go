@@ -49,6 +49,7 @@ func All() []Experiment {
 		{"change-assimilation", "How long a subnet takes to assimilate a switch that comes or goes (2003)", ChangeAssimilation},
 		{"vswitch-reconfiguration", "What it costs that VMs migrate with their LIDs (2015)", VSwitchReconfiguration},
 		{"deadlock", "A ring that stands still, and what a transition plan does about it (2014)", Deadlock},
+		{"host-reconfiguration", "Connections that follow a reroute to other service levels (2014)", HostReconfiguration},
 		{"vftree", "Hot spots, and lanes by pair of leaves of a fat tree (2011)", VFTree},
 		{"engines", "What traffic gets on the routes of each engine: trees, a damaged tree, a torus, a dragonfly", Engines},
 		{"sa-flood", "What an SA bears: OpenSM and Heddle under more and more queries (2015)", SAFlood},

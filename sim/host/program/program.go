@@ -9,6 +9,7 @@ package program
 
 import (
 	"fmt"
+	"math/rand/v2"
 
 	"heddle/sim/dataplane"
 	"heddle/sim/host/adapter"
@@ -43,7 +44,14 @@ type Stream struct {
 	Bytes int    // of a message
 	Depth int    // messages posted at once
 	Limit uint64 // messages in all, 0: no end
+	// Gap, if not 0, is the mean time between two messages: exponentially distributed
+	// by Seed. One that finds Depth messages posted waits, and the next time begins
+	// when it is posted. 0: the next is posted when one is acknowledged.
+	Gap  Time
+	Seed uint64
 
+	rng        *rand.Rand
+	armed      bool
 	conn       *adapter.Connection
 	posted, ok uint64
 	stopped    bool
@@ -54,7 +62,19 @@ type Stream struct {
 // Run starts the stream on a connection whose program it is.
 func (s *Stream) Run(c *adapter.Connection) {
 	s.conn = c
+	if s.Gap > 0 {
+		s.rng = rand.New(rand.NewPCG(s.Seed, uint64(c.QPN())))
+		s.pause()
+		return
+	}
 	s.fill()
+}
+
+// pause waits for the next message.
+func (s *Stream) pause() {
+	a := s.conn.Adapter()
+	s.armed = true
+	a.After(a.Now()+Time(s.rng.ExpFloat64()*float64(s.Gap)), s, 0)
 }
 
 // Stop has it post no more.
@@ -66,6 +86,10 @@ func (s *Stream) fill() {
 			return
 		}
 		s.posted++
+		if s.Gap > 0 {
+			s.pause()
+			return
+		}
 	}
 }
 
@@ -78,7 +102,9 @@ func (s *Stream) Sent(c *adapter.Connection, _ uint64, st rc.Status) {
 		return
 	}
 	s.ok++
-	s.fill()
+	if !s.armed {
+		s.fill()
+	}
 }
 
 // Received implements adapter.Program.
@@ -87,8 +113,11 @@ func (s *Stream) Received(*adapter.Connection, uint64, int) {}
 // Happened implements adapter.Program.
 func (s *Stream) Happened(*adapter.Connection, rc.Event) {}
 
-// Due implements adapter.Program.
-func (s *Stream) Due(uint64) {}
+// Due implements adapter.Program: the time of the next message has come.
+func (s *Stream) Due(uint64) {
+	s.armed = false
+	s.fill()
+}
 
 // Posted and Acknowledged count messages.
 func (s *Stream) Posted() uint64       { return s.posted }

@@ -230,3 +230,29 @@ func change(r *rand.Rand, b *testbed, c *adapter.Connection, down *[]bool) (move
 	}
 	return moved
 }
+
+// TestPaced: a stream with a gap offers its mean rate, at times that its seed repeats.
+func TestPaced(t *testing.T) {
+	run := func(seed uint64) (uint64, uint64) {
+		b := newTestbed(t, 3)
+		l := b.links()
+		s, k := &Stream{Bytes: 2048, Depth: 32, Gap: 2 * dataplane.Microsecond, Seed: seed}, &Sink{}
+		c, _, err := Pair(b.hosts[0], b.hosts[1], l.Options, l.Sender, rc.Path{DLID: b.hosts[1].LID()}, rc.Path{DLID: b.hosts[0].LID()}, s, k)
+		must(t, err)
+		s.Run(c)
+		b.e.Run(20 * dataplane.Millisecond)
+		must(t, k.Check(s))
+		n, _ := k.Got()
+		return n, b.e.Stats().Hash
+	}
+	n, hash := run(1)
+	if n < 9700 || n > 10300 {
+		t.Errorf("%d messages in 20 ms, want 10,000", n)
+	}
+	if m, same := run(1); m != n || same != hash {
+		t.Error("a seed does not repeat its run")
+	}
+	if _, other := run(2); other == hash {
+		t.Error("another seed gives the same run")
+	}
+}

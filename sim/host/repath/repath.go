@@ -108,6 +108,9 @@ type Handler struct {
 	looked  mad.Time // at the queue pairs that change
 	events  []adapter.Event
 
+	// Taken, if set, is called for each notice with the time at which the thread is
+	// done with it; what it leads to is a Round.
+	Taken func(r *saclient.Report, until mad.Time)
 	// Done, if set, is called at the end of each round.
 	Done func(r *Round)
 	// Count counts what the handler did.
@@ -221,6 +224,9 @@ func (h *Handler) take(now mad.Time, r *saclient.Report) {
 		}
 	case smp.TrapGIDOutOfService:
 		h.Count.OutOfService++
+	}
+	if h.Taken != nil {
+		h.Taken(r, h.busy)
 	}
 }
 
