@@ -84,8 +84,14 @@
 // Approximated: the delay of a switch is constant; flow control packets take no
 // bandwidth of the reverse link (below 1 %); arbitration takes no time; blocks of
 // a dropped packet come free at once. PortXmitWait includes time in which the
-// input of a waiting packet was busy. There are no VL15 packets: management
-// datagrams that need no credits are the simulated subnet's.
+// input of a waiting packet was busy, and none while the port is not Active.
+//
+// # Management datagrams
+//
+// A packet of VL15 takes the link as soon as the packet under way is out
+// (Engine.Urgent); its buffers are the caller's. A datagram on a data lane
+// (Engine.Carry) is a packet with credits that waits for its turn at its end port
+// and whose end is reported. Neither is in Stats.
 //
 // Nothing here is random but sources, so equal saturated flows can fall into
 // step: with one read per input, flows to two hosts of the same rate may find the

@@ -152,7 +152,7 @@ func (e *Engine) addNodes() {
 		e.inLanes[i] = queue{-1, -1}
 	}
 	for i := range e.outLanes {
-		e.outLanes[i] = outLane{armedAt: Never, readHead: -1, readTail: -1}
+		e.outLanes[i] = outLane{armedAt: Never, waitFrom: Never, readHead: -1, readTail: -1}
 	}
 	for i := range e.nodes {
 		nd := &e.nodes[i]
@@ -160,7 +160,7 @@ func (e *Engine) addNodes() {
 		off += e.words
 		for j := range nd.radix {
 			p := nd.first + j
-			e.out[p] = outPort{node: int32(i), num: uint8(j), peer: -1, reading: -1, sendStream: -1, sink: -1, source: -1, table: -1}
+			e.out[p] = outPort{node: int32(i), num: uint8(j), waitFrom: Never, peer: -1, reading: -1, sendStream: -1, sink: -1, source: -1, table: -1}
 			e.in[p] = inPort{node: int32(i), num: uint8(j), up: -1, readBy: -1}
 		}
 	}
@@ -292,6 +292,7 @@ func (e *Engine) setPort(p int32, a *PortAttr) {
 	}
 	if active != o.active {
 		o.active = active
+		e.restartWaits(p, active)
 		if active {
 			e.partOf(p).touched.add(p)
 		} else {

@@ -58,6 +58,7 @@ func (e *Engine) refreshPort(p int32) {
 // keeps its packets.
 func (e *part) portInactive(p int32) {
 	if h := e.out[p].source; h >= 0 {
+		e.purgeDatagrams(h)
 		e.purge(h)
 		return
 	}

@@ -6,6 +6,7 @@ type portFaults struct {
 	stallCount uint8
 	cut        bool // its cable is cut
 	linked     bool // it is not down
+	urgent     Time // until when VL15 has the link
 	drops      [NumCauses]uint64
 }
 

@@ -38,6 +38,7 @@ type world struct {
 	faults    []portFaults
 	limits    limits
 	residents []resident // by end port; nil: there are none
+	carriers  carriers
 }
 
 // part moves the packets of some switches and their hosts. It has an event queue

@@ -173,8 +173,12 @@ func (e *Engine) ResetStats() {
 
 func (e *part) delivered(hi, id int32) {
 	p := &e.packets[id]
+	e.stat.live--
+	if p.carried() {
+		e.ended(p, hi, -1, 0)
+		return
+	}
 	st, f := e.stat, &e.flows[p.stream]
-	st.live--
 	st.Delivered++
 	st.Bytes += uint64(p.bytes)
 	st.Latency.add(e.now - p.created)
@@ -223,8 +227,12 @@ func (e *part) dropped(port, id int32, why Cause) {
 }
 
 func (e *part) countDrop(port int32, p *packet, why Cause) {
-	e.stat.Dropped[why]++
 	e.faults[port].drops[why]++
+	if p.carried() {
+		e.ended(p, -1, port, why)
+		return
+	}
+	e.stat.Dropped[why]++
 	e.flows[p.stream].Dropped++
 	if e.hooks.OnDrop != nil {
 		e.tellDrop(&Drop{At: e.now, Created: p.created, Stream: int(p.stream), Seq: p.seq, Cause: why, Port: e.ref(port), DLID: p.dlid})

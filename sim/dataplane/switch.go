@@ -45,7 +45,7 @@ func (e *part) eligible(i, id int32) {
 		return
 	}
 	nd := &e.nodes[in.node]
-	if in.filter && !e.tables.Admits(nd.ref, in.num, false, e.streams[p.stream].pkey) {
+	if in.filter && !e.tables.Admits(nd.ref, in.num, false, e.pkeyOf(p)) {
 		e.dropAt(i, id, FilteredIn)
 		return
 	}
@@ -83,7 +83,7 @@ func (e *part) leave(nd *node, in *inPort, out uint8, p *packet) (vl uint8, why 
 	if p.bytes > o.maxBytes {
 		return 0, TooLong
 	}
-	if o.filter && !e.tables.Admits(nd.ref, out, true, e.streams[p.stream].pkey) {
+	if o.filter && !e.tables.Admits(nd.ref, out, true, e.pkeyOf(p)) {
 		return 0, FilteredOut
 	}
 	if e.isStalled(oi, uint8(v)) {
@@ -207,7 +207,7 @@ func (e *part) request(oi int32, vl uint8, i int32) {
 
 // addRequest counts a request, and starts the waiting times.
 func (e *part) addRequest(o *outPort, l *outLane, vl uint8) {
-	if o.reqs == 0 {
+	if o.reqs == 0 && o.active {
 		o.waitFrom = max(e.now, o.busy, o.gate)
 	}
 	o.reqs++
@@ -216,6 +216,27 @@ func (e *part) addRequest(o *outPort, l *outLane, vl uint8) {
 		o.lanes |= 1 << vl
 	}
 	l.reqs++
+}
+
+// restartWaits starts the waiting times of a port that becomes Active, and stops
+// those of one that is Active no more: what waits there then does not wait for
+// credits or for its turn.
+func (e *part) restartWaits(p int32, active bool) {
+	o := &e.out[p]
+	from := Never
+	if active {
+		from = max(e.now, o.busy, o.gate)
+	} else if o.reqs > 0 {
+		o.waited += max(0, e.now-o.waitFrom)
+	}
+	o.waitFrom = from
+	for v := range e.stride {
+		l := &e.outLanes[p*e.stride+v]
+		if !active && l.reqs > 0 {
+			l.waited += max(0, e.now-l.waitFrom)
+		}
+		l.waitFrom = from
+	}
 }
 
 // unrequest takes a request back.

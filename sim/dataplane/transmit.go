@@ -123,7 +123,7 @@ func (e *part) deliver(hi, id int32) {
 		e.dropRead(h.port, id, NotReceiving)
 	case p.flags&flagBadEnd != 0:
 		e.dropRead(h.port, id, BadEnd)
-	case !p.dlid.IsMulticast() && p.dlid-h.lid >= ibLID(h.lids):
+	case !p.dlid.IsMulticast() && p.dlid-h.lid >= ibLID(h.lids) && !p.carried():
 		e.dropRead(h.port, id, WrongHost)
 	default:
 		e.delivered(hi, id)

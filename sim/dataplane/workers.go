@@ -68,6 +68,7 @@ type note struct {
 	during uint64
 	d      *Delivery
 	x      *Drop
+	c      *Carried
 }
 
 // duringArbitration marks notes of the end of an instant.
@@ -343,10 +344,13 @@ func (e *Engine) before(a, b *note) bool {
 }
 
 func (e *part) call(n *note) {
-	if n.d != nil {
+	switch {
+	case n.d != nil:
 		e.hooks.OnDeliver(n.d)
-	} else {
+	case n.x != nil:
 		e.hooks.OnDrop(n.x)
+	default:
+		e.carriers.report(n.c)
 	}
 }
 
