@@ -49,10 +49,7 @@ func portCounters(t testing.TB, c *Cluster, node string) (pc pm.PortCountersExte
 	pm.Data(&m)[1] = 1
 	lid := c.Sim.PortInfo(n, 1).LID
 	e.Send(&mad.Packet{Addr: mad.Addr{LID: lid, QP: 1}, LocalQP: 1, Data: m[:]})
-	for range 1000 {
-		if got || !c.Sim.Step() {
-			break
-		}
+	for limit := c.Sim.Now().Add(time.Second); !got && c.Sim.Now() < limit && c.Sim.Step(); {
 	}
 	if !got {
 		t.Fatal("no answer of the performance agent")

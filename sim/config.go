@@ -65,6 +65,13 @@ type Config struct {
 	// PortCountersExtended. It is off by default, because tools that use ibsim's
 	// preload library read the last ones as garbage.
 	ExtendedErrorCounters bool
+	// Carriage says whether SMPs take link time of packets, and whether GMPs are
+	// packets, while a data plane runs.
+	Carriage Carriage
+	// VL15Buffer is how many SMPs wait at a port of a switch for their output while
+	// a data plane runs; more are lost (VL15Dropped). 0 = 32.
+	VL15Buffer int
+
 	// AutoActive lets an Armed port become Active by itself when it receives a
 	// data packet.
 	AutoActive bool
@@ -101,6 +108,9 @@ func (c *Config) setDefaults() {
 	}
 	if c.MTUCap == 0 {
 		c.MTUCap = 5
+	}
+	if c.VL15Buffer == 0 {
+		c.VL15Buffer = defaultVL15
 	}
 	if c.VLCap == 0 {
 		c.VLCap = 4

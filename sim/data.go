@@ -15,8 +15,7 @@ import (
 const XmitWaitTick = 22 * time.Nanosecond
 
 // data connects a data plane with the devices. Packets and management datagrams
-// share the devices' tables and nothing else: they are counted in the same
-// counters, but do not wait for each other.
+// share the devices' tables and counters, and the links as Config.Carriage says.
 //
 // The engine is run up to the present whenever a management event is about to
 // happen and whenever somebody looks. So what a Set writes holds for every packet
@@ -31,6 +30,7 @@ type data struct {
 	vls    int32
 
 	traffic []Traffic // patterns that were started
+	carry   carriage
 }
 
 type laneShown struct {
@@ -56,6 +56,12 @@ func (s *Subnet) StartData(c dataplane.Config, delay dataplane.Time) (*dataplane
 	}
 	s.data = &data{engine: e, began: s.k.now, marked: make([]bool, len(s.devs)), shown: make([]dataplane.PortCounters, len(s.ports)), vls: int32(c.Lanes)}
 	s.data.lanes = make([]laneShown, len(s.ports)*c.Lanes)
+	s.data.carry = s.newCarriage(e)
+	if s.data.carry.moved {
+		for i := range s.devs {
+			s.dataChanged(int32(i)) // packets do not use the cables that were moved
+		}
+	}
 	return e, nil
 }
 
@@ -78,6 +84,7 @@ func (s *Subnet) StopData() {
 	for p := range s.ports {
 		s.countData(int32(p))
 	}
+	s.strand()
 	s.data = nil
 }
 
@@ -98,6 +105,7 @@ func (s *Subnet) PaceData(every time.Duration) {
 // catchUp runs the data plane to t, where the tables are as they were since the
 // last call.
 func (s *Subnet) catchUp(t mad.Time) {
+	s.data.carry.target = t
 	s.refreshData()
 	s.data.engine.Run(dataplane.FromDuration(t.Sub(s.data.began)))
 }
@@ -275,7 +283,7 @@ func (t dataTables) Port(node int32, port uint8) dataplane.PortAttr {
 		State: pt.state, VLs: uint8(ib.VLsOf(pi.OperationalVLs)), MTU: uint16(pi.NeighborMTU.Bytes()), LID: pt.lid, LIDs: uint16(pt.lids()),
 		HOQLife: dataplane.Never, FilterIn: pt.check&filterIn != 0, FilterOut: pt.check&filterOut != 0,
 	}
-	if d.down || pt.phys != ib.PhysLinkUp || pt.peer != pt.cable {
+	if d.down || pt.phys != ib.PhysLinkUp || s.data != nil && pt.peer != s.data.carry.wired[p] {
 		a.State = ib.StateDown
 	}
 	if d.isSwitch() {

@@ -52,6 +52,17 @@
 // that are not theirs, and nothing without a GRH if their LID is another's.
 // docs/virtualization.md lists the attributes and our choices.
 //
+// # Datagrams among packets
+//
+// StartData adds packets between hosts. From then on an SMP takes its time on each
+// link, on VL15: before all packets, except for the one that is being sent. It is
+// lost if it finds the VL15 buffer of a switch port full (Config.VL15Buffer). A
+// unicast GMP is a packet on the data lane that its SL maps to: it needs credits,
+// and waits where packets wait. The time of a hop is that of the wire, or
+// HopLatency for an SMP if that is longer. Config.Carriage keeps GMPs, or all
+// datagrams, apart. Multicast GMPs, probes, and all GMPs once a cable has been
+// moved are always apart.
+//
 // # Device behavior
 //
 // Where the specification leaves a choice, devices behave as follows: a Set

@@ -145,6 +145,9 @@ func (s *Subnet) plug(p, q int32) error {
 	}
 	s.ports[p].peer, s.ports[q].peer = q, p
 	s.ports[p].cable, s.ports[q].cable = q, p
+	if d := s.data; d != nil && d.carry.wired[p] != q {
+		d.carry.moved = true
+	}
 	s.kick(p, -1)
 	return nil
 }

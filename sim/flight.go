@@ -37,6 +37,7 @@ type flight struct {
 	probe  *Probe
 
 	pkeyIdx uint16
+	why     DropReason // with stLost
 }
 
 type stage uint8
@@ -47,6 +48,9 @@ const (
 	stArrive               // has crossed a link
 	stDeliver              // at its destination
 	stServe                // the agent has done its work
+	stRide                 // on a data lane of the data plane
+	stLand                 // has left the data plane at an end port
+	stLost                 // was lost in the data plane
 	stDone
 )
 
@@ -68,13 +72,14 @@ const (
 	DropNobody                      // no endpoint accepts it
 	DropUnmatched                   // response to an endpoint that is gone
 	DropSL                          // SL mapped to VL15
+	DropLife                        // head of queue life, stalled lane, or lifetime in a switch
 	DropVPort                       // virtual function: SMP, SL outside its mask, or no GRH where it needs one
 	numDropReasons
 )
 
 var dropNames = [numDropReasons]string{
 	"random", "link", "state", "node", "route", "no-lid", "loop", "key",
-	"version", "mute", "queue", "nobody", "unmatched", "sl", "vport",
+	"version", "mute", "queue", "nobody", "unmatched", "sl", "lifetime", "vport",
 }
 
 func (r DropReason) String() string {
@@ -152,6 +157,12 @@ func (s *Subnet) run(f *flight) {
 			s.deliver(f)
 		case stServe:
 			s.serve(f)
+		case stLand:
+			s.land(f)
+		case stLost:
+			s.lose(f)
+		case stRide:
+			return // until carried or strand
 		case stDone:
 			f.origin = nil
 			s.idle = append(s.idle, f)
@@ -249,6 +260,8 @@ func (s *Subnet) lidOriginate(f *flight, d *device) {
 		}
 		f.local = true
 		f.stage = stDeliver
+	case s.data != nil && s.rides(f):
+		s.ride(f, d)
 	case d.isSwitch():
 		if f.dlid == ib.LIDPermissive {
 			f.local = true
@@ -315,20 +328,19 @@ func (s *Subnet) cross(f *flight, out int32) {
 	}
 	s.stats.Hops++
 	o.cnt.sent(f.dlid)
-	if h := o.hv; h != nil {
-		v := &h.vps[0]
-		if f.svp != nil {
-			v = f.svp
-		}
-		v.cnt.sent(f.dlid)
+	if o.hv != nil {
+		o.hv.sent(f)
 	}
 	if c := o.cold; c != nil {
 		s.countVL(c, f)
 	}
+	f.wait = s.cfg.HopLatency
+	if s.data != nil && f.smp {
+		s.overLink(f, out)
+	}
 	f.port = o.peer
 	f.epoch = in.epoch
 	f.stage = stArrive
-	f.wait = s.cfg.HopLatency
 	if s.cfg.Jitter != 0 {
 		f.wait += time.Duration(s.devs[o.dev].rng.below(uint64(s.cfg.Jitter) + 1))
 	}
@@ -344,6 +356,11 @@ func (s *Subnet) arrive(f *flight) {
 	d := &s.devs[in.dev]
 	in.cnt.received(f.dlid)
 	if f.smp {
+		if s.data != nil && s.vl15Full(f.port) {
+			s.countVL15Drop(f.port)
+			s.drop(f, DropQueue)
+			return
+		}
 		if f.dlid == ib.LIDPermissive && f.mad.Class() == ib.ClassSubnDR {
 			s.drArrive(f, d)
 			return

@@ -21,6 +21,7 @@ type eventKind uint8
 const (
 	evFunc   eventKind = iota // arg: index into kernel.fns
 	evFlight                  // arg: index into Subnet.flights
+	evData                    // the data plane was to be brought up to now
 )
 
 // kernel is the event queue, ordered by (time, seq).
@@ -70,6 +71,9 @@ func (s *Subnet) After(d time.Duration, fn func()) { s.k.pushFunc(s.k.now.Add(d)
 
 // NextEvent is the time of the earliest event, mad.Never if there is none.
 func (s *Subnet) NextEvent() mad.Time {
+	if s.data != nil {
+		s.settle()
+	}
 	if s.k.q.Len() == 0 {
 		return mad.Never
 	}
@@ -78,6 +82,9 @@ func (s *Subnet) NextEvent() mad.Time {
 
 // Step runs the earliest event and reports whether there was one.
 func (s *Subnet) Step() bool {
+	if s.data != nil {
+		s.settle()
+	}
 	if s.k.q.Len() == 0 {
 		return false
 	}
@@ -98,7 +105,13 @@ func (s *Subnet) Step() bool {
 // RunUntil runs all events due up to t and leaves the time at t (or where it
 // was, if that is later).
 func (s *Subnet) RunUntil(t mad.Time) {
-	for s.k.q.Len() > 0 && s.k.q.Min().Key <= t {
+	for {
+		if s.data != nil {
+			s.settle()
+		}
+		if s.k.q.Len() == 0 || s.k.q.Min().Key > t {
+			break
+		}
 		s.Step()
 	}
 	s.k.now = max(s.k.now, t)

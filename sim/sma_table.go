@@ -266,12 +266,17 @@ func (s *Subnet) filterPKey(p int32, f *flight, in bool) bool {
 	if ok {
 		return true
 	}
+	s.countConstraint(p, in)
+	s.pkeyViolation(p, f)
+	return false
+}
+
+// pkeyViolation notes and reports that external port p of a switch has filtered f.
+func (s *Subnet) pkeyViolation(p int32, f *flight) {
 	if pi := &s.infos[p]; pi.PKeyViolations != 0xFFFF {
 		pi.PKeyViolations++
 	}
-	s.countConstraint(p, in)
 	s.trap259(p, f)
-	return false
 }
 
 // defaultSLtoVL spreads the SLs over the VLs that a port has.

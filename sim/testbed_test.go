@@ -3,6 +3,7 @@ package sim
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"heddle/fabric"
 	"heddle/ib"
@@ -92,6 +93,9 @@ func (b *testbed) do(m *ib.MAD, to mad.Addr) *ib.MAD {
 		qp, to.QP = 1, 1
 	}
 	b.e.Send(&mad.Packet{Addr: to, LocalQP: qp, Data: m[:]})
+	if b.s.data != nil { // takes time
+		b.s.RunUntil(b.s.Now().Add(time.Millisecond))
+	}
 	for i := range b.got {
 		r := ib.MAD(b.got[i].Data)
 		if r.Method().IsResponse() && r.TID()&(1<<48-1) == b.tid {

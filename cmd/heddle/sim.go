@@ -35,6 +35,7 @@ type simFlags struct {
 	hypers     []string
 	traffic    []string
 	packets    float64
+	carriage   sim.Carriage
 }
 
 // noTraffic as a pattern: none.
@@ -52,7 +53,19 @@ func (f *simFlags) register(fs *pflag.FlagSet) {
 	fs.BoolVar(&f.ignoreLIDs, "ignore-lids", false, "ignore the LIDs of the netlist")
 	fs.StringArrayVar(&f.traffic, "traffic", f.traffic, "`PATTERN` of packets that hosts send (see 'heddle traffic'); give it again for another; none = no packets")
 	fs.Float64Var(&f.packets, "traffic-rate", cmp.Or(f.packets, sim.PacketsPerSecond), "most packets a second that a pattern makes, all hosts together: `NUMBER`; rates of the pattern are reduced to it")
+	fs.Var(carriageFlag{&f.carriage}, "carriage", "what management datagrams share with packets: `WAY` lanes (SMPs on VL15, GMPs on data lanes), vl15 (GMPs wait for nothing), or apart")
 	fs.IntVar(&f.lidsPer, "lids-per-port", 0, "preset `N` LIDs for each CA port (a power of two), in port-GUID order; 0 = none")
+}
+
+// carriageFlag is the value of --carriage.
+type carriageFlag struct{ c *sim.Carriage }
+
+func (v carriageFlag) String() string { return v.c.String() }
+func (v carriageFlag) Type() string   { return "WAY" }
+
+func (v carriageFlag) Set(text string) (err error) {
+	*v.c, err = sim.ParseCarriage(text)
+	return err
 }
 
 func (f *simFlags) config() (sim.Config, error) {
@@ -64,7 +77,7 @@ func (f *simFlags) config() (sim.Config, error) {
 	}
 	return sim.Config{
 		Seed: f.seed, HopLatency: f.hop, SMALatency: f.sma, Drop: f.drop, LinearFDBCap: f.fdbCap,
-		EnhancedPort0: f.enhanced, TrapMinInterval: f.trapGap, IgnoreLIDs: f.ignoreLIDs,
+		EnhancedPort0: f.enhanced, TrapMinInterval: f.trapGap, IgnoreLIDs: f.ignoreLIDs, Carriage: f.carriage,
 	}, nil
 }
 
