@@ -1,6 +1,9 @@
 package pm
 
 import (
+	"fmt"
+	"maps"
+	"strconv"
 	"testing"
 
 	"heddle/ib"
@@ -10,7 +13,20 @@ import (
 // TestLibibmad compares every field with what another decoder read from the
 // same bytes.
 func TestLibibmad(t *testing.T) {
-	names := map[string]string{"RespTimeVal": "RespTimeValue"}
+	names := map[string]string{
+		"RespTimeVal": "RespTimeValue", "CounterMasks1to9": "CounterMask1to9", "CounterMasks10to14": "CounterMask10to14",
+	}
+	for i := range 16 {
+		for _, name := range []string{
+			"XmtDataSL", "RcvDataSL", "PortVLOpPackets", "PortVLOpData", "PortVLXmitFlowCtlUpdateErrors", "PortVLXmitWait", "SWPortVLCongestion",
+		} {
+			names[name+strconv.Itoa(i)] = fmt.Sprintf("Counter[%d]", i)
+		}
+	}
+	samples := maps.Clone(names) // CounterSelect2 is another field of PortCounters
+	for i := range NumSamples {
+		samples["CounterSelect"+strconv.Itoa(i)] = fmt.Sprintf("CounterSelect[%d]", i)
+	}
 	entries := wiretest.Read(t, "testdata/libibmad.txt")
 	if len(entries) == 0 {
 		t.Fatal("nothing to compare")
@@ -18,6 +34,7 @@ func TestLibibmad(t *testing.T) {
 	for i := range entries {
 		e := &entries[i]
 		var v wiretest.Codec
+		names := names
 		switch e.Name {
 		case "ClassPortInfo":
 			v = new(ClassPortInfo)
@@ -25,6 +42,14 @@ func TestLibibmad(t *testing.T) {
 			v = new(PortCounters)
 		case "PortCountersExtended":
 			v = new(PortCountersExtended)
+		case "PortXmitDataSL", "PortRcvDataSL", "PortVLOpData":
+			v = new(Counters32)
+		case "PortVLOpPackets", "PortVLXmitWaitCounters", "SwPortVLCongestion":
+			v = new(Counters16)
+		case "PortVLXmitFlowCtlUpdateErrors":
+			v = new(Counters2)
+		case "PortSamplesControl":
+			v, names = new(PortSamplesControl), samples
 		default:
 			t.Fatalf("line %d: what is %q?", e.Line, e.Name)
 		}
