@@ -72,6 +72,11 @@ type Config struct {
 	// a data plane runs; more are lost (VL15Dropped). 0 = 32.
 	VL15Buffer int
 
+	// WaitTick is the unit of PortXmitWait, of its counters by VL, and of samplers, to
+	// the nearest that PortSamplesControl:Tick can say (1 to 256 times 10 bits of a
+	// lane). 0 = XmitWaitTick.
+	WaitTick time.Duration
+
 	// AutoActive lets an Armed port become Active by itself when it receives a
 	// data packet.
 	AutoActive bool

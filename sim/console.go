@@ -540,10 +540,14 @@ var (
 		detVLData:          byVL("PortVLOpData"),
 		detVLFlowCtlErrors: byVL("PortVLXmitFlowCtlUpdateErrors"),
 		detVLXmitWait:      byVL("PortVLXmitWait"),
+		detXmitDataSL:      byVL("XmtDataSL"),
+		detRcvDataSL:       byVL("RcvDataSL"),
+		detCongestion:      byVL("SWPortVLCongestion"),
 	}
 	detailAttrNames = [numDetails]string{
 		"PortRcvErrorDetails", "PortXmitDiscardDetails", "PortOpRcvCounters",
 		"PortFlowCtlCounters", "PortVLOpPackets", "PortVLOpData", "PortVLXmitFlowCtlUpdateErrors", "PortVLXmitWaitCounters",
+		"PortXmitDataSL", "PortRcvDataSL", "SwPortVLCongestion",
 	}
 )
 

@@ -48,6 +48,9 @@ const (
 	detVLData
 	detVLFlowCtlErrors
 	detVLXmitWait
+	detXmitDataSL
+	detRcvDataSL
+	detCongestion
 	numDetails
 )
 
@@ -60,10 +63,15 @@ var details = [numDetails]detailAttr{
 	detVLData:          {pm.AttrPortVLOpData, 32, 16},
 	detVLFlowCtlErrors: {pm.AttrPortVLXmitFlowCtlUpdateErrors, 2, 16},
 	detVLXmitWait:      {pm.AttrPortVLXmitWait, 16, 16},
+	detXmitDataSL:      {pm.AttrPortXmitDataSL, 32, 16},
+	detRcvDataSL:       {pm.AttrPortRcvDataSL, 32, 16},
+	detCongestion:      {pm.AttrSwPortVLCongestion, 16, 16},
 }
 
-// Places in detRcvErrors and detXmitDiscards.
+// Places in detOpRcv, detRcvErrors and detXmitDiscards.
 const (
+	opPackets       = 0
+	opWords         = 1
 	relayDLID       = 3 // DLID mapping
 	relayVL         = 4 // VL mapping
 	discardInactive = 0
@@ -75,8 +83,8 @@ const (
 // pmState is the state of a port's PMA besides its traffic counters.
 type pmState struct {
 	err [numErrs]uint64
-	// row is created when a detail attribute is first read or counted; counting by
-	// VL starts then.
+	// row is created when a detail attribute is first read or counted, or when the
+	// data plane has something for it; datagrams are counted by VL and SL from then on.
 	row *[numDetails][16]uint64
 	smp sampler
 }
@@ -122,17 +130,28 @@ func (c *counters) received(dlid ib.LID) {
 	}
 }
 
-// countVL counts a packet by VL if the port has detail attributes.
-func (s *Subnet) countVL(c *portCold, f *flight) {
-	if c.pm.row == nil {
+// sentSL counts a datagram that leaves by its SL. SMPs have none.
+func (m *pmState) sentSL(f *flight) {
+	if m.row != nil && !f.smp {
+		m.row[detXmitDataSL][f.sl] += madWords
+	}
+}
+
+// receivedVL counts a datagram that has come in by VL and SL. Devices do not tell
+// operations of the transport apart, so OpCode selects nothing.
+func (s *Subnet) receivedVL(m *pmState, f *flight) {
+	if m.row == nil {
 		return
 	}
 	vl := 15
 	if !f.smp {
 		vl = int(f.sl) % ib.VLsOf(s.cfg.VLCap)
+		m.row[detRcvDataSL][f.sl] += madWords
 	}
-	c.pm.row[detVLPackets][vl]++
-	c.pm.row[detVLData][vl] += madWords
+	m.row[detVLPackets][vl]++
+	m.row[detVLData][vl] += madWords
+	m.row[detOpRcv][opPackets]++
+	m.row[detOpRcv][opWords] += madWords
 }
 
 func (s *Subnet) countError(p int32, which int) { s.coldOf(p).pm.err[which]++ }

@@ -10,10 +10,6 @@ import (
 	"heddle/sim/dataplane"
 )
 
-// XmitWaitTick is the unit of PortXmitWait: what a 4X QDR link takes for 88
-// bytes, as adapters of that generation count (thesis, §3.2 of its figures).
-const XmitWaitTick = 22 * time.Nanosecond
-
 // data connects a data plane with the devices. Packets and management datagrams
 // share the devices' tables and counters, and the links as Config.Carriage says.
 //
@@ -21,21 +17,17 @@ const XmitWaitTick = 22 * time.Nanosecond
 // happen and whenever somebody looks. So what a Set writes holds for every packet
 // that is looked up after it, and none before.
 type data struct {
-	engine *dataplane.Engine
-	began  mad.Time // the engine's time 0
-	dirty  []int32  // nodes whose ports must be read again
-	marked []bool   // by node: in dirty
-	shown  []dataplane.PortCounters
-	lanes  []laneShown // by port and lane, for detail attributes
-	vls    int32
+	engine  *dataplane.Engine
+	began   mad.Time // the engine's time 0
+	dirty   []int32  // nodes whose ports must be read again
+	marked  []bool   // by node: in dirty
+	shown   []dataplane.PortCounters
+	lanes   []dataplane.Time   // by port and lane: waiting time that is counted
+	details []dataplane.Detail // by port: what is counted, with Config.Details
+	vls     int32
 
 	traffic []Traffic // patterns that were started
 	carry   carriage
-}
-
-type laneShown struct {
-	packets uint64
-	wait    dataplane.Time
 }
 
 // StartData adds a data plane to the subnet, with no traffic yet. Cables are those
@@ -55,7 +47,10 @@ func (s *Subnet) StartData(c dataplane.Config, delay dataplane.Time) (*dataplane
 		return nil, err
 	}
 	s.data = &data{engine: e, began: s.k.now, marked: make([]bool, len(s.devs)), shown: make([]dataplane.PortCounters, len(s.ports)), vls: int32(c.Lanes)}
-	s.data.lanes = make([]laneShown, len(s.ports)*c.Lanes)
+	s.data.lanes = make([]dataplane.Time, len(s.ports)*c.Lanes)
+	if c.Details {
+		s.data.details = make([]dataplane.Detail, len(s.ports))
+	}
 	s.data.carry = s.newCarriage(e)
 	if s.data.carry.moved {
 		for i := range s.devs {
@@ -162,10 +157,12 @@ func (s *Subnet) countData(p int32) {
 	sat32by(&c.rcvPkts32, got)
 	sat32by(&c.xmitData32, now.XmitWords-was.XmitWords)
 	sat32by(&c.rcvData32, now.RcvWords-was.RcvWords)
-	tick := dataplane.FromDuration(XmitWaitTick)
-	if n := uint64(now.XmitWait/tick) - uint64(was.XmitWait/tick); n > 0 {
-		s.coldOf(p).pm.err[errXmitWait] += n
+	tick, _ := s.waitTick(p)
+	if n := (now.XmitWait - was.XmitWait) / tick; n > 0 {
+		s.coldOf(p).pm.err[errXmitWait] += uint64(n)
+		was.XmitWait += n * tick
 	}
+	now.XmitWait = was.XmitWait // what is left counts next time
 	for cause, n := range now.Dropped {
 		if n -= was.Dropped[cause]; n > 0 {
 			s.countLost(p, dataplane.Cause(cause), n)
@@ -175,20 +172,39 @@ func (s *Subnet) countData(p int32) {
 	s.countDataLanes(p, tick)
 }
 
-// countDataLanes counts by VL if the port has detail attributes.
+// countDataLanes counts by VL and SL if the port has detail attributes or the data
+// plane counts for them.
 func (s *Subnet) countDataLanes(p int32, tick dataplane.Time) {
 	d := s.data
-	cold := s.ports[p].cold
-	count := cold != nil && cold.pm.row != nil
+	m := &s.coldOf(p).pm
 	for v := range d.vls {
-		packets, wait := d.engine.Lane(s.portRef(p), ib.VL(v))
+		_, wait := d.engine.Lane(s.portRef(p), ib.VL(v))
 		was := &d.lanes[p*d.vls+v]
-		if count {
-			cold.pm.row[detVLPackets][v] += packets - was.packets
-			cold.pm.row[detVLXmitWait][v] += uint64(wait/tick) - uint64(was.wait/tick)
+		if n := (wait - *was) / tick; n > 0 {
+			*was += n * tick
+			if m.row != nil || d.details != nil {
+				m.rows()[detVLXmitWait][v] += uint64(n)
+			}
 		}
-		*was = laneShown{packets, wait}
 	}
+	if d.details == nil {
+		return
+	}
+	now, was := d.engine.Detail(s.portRef(p)), &d.details[p]
+	if now == *was {
+		return
+	}
+	row := m.rows()
+	for i := range 16 {
+		row[detXmitDataSL][i] += now.XmitWords[i] - was.XmitWords[i]
+		row[detRcvDataSL][i] += now.RcvWords[i] - was.RcvWords[i]
+		row[detVLPackets][i] += now.LanePackets[i] - was.LanePackets[i]
+		row[detVLData][i] += now.LaneWords[i] - was.LaneWords[i]
+		row[detOpRcv][opPackets] += now.LanePackets[i] - was.LanePackets[i]
+		row[detOpRcv][opWords] += now.LaneWords[i] - was.LaneWords[i]
+		row[detCongestion][i] += now.Congested[i] - was.Congested[i]
+	}
+	*was = now
 }
 
 // lossCounters says where a lost packet is counted (IBA §16.1.3.5, §16.1.4): the
@@ -214,8 +230,8 @@ func (s *Subnet) countLost(p int32, why dataplane.Cause, n uint64) {
 	}
 	c := s.coldOf(p)
 	c.pm.err[l.err] += n
-	if l.row >= 0 && c.pm.row != nil {
-		c.pm.row[l.row][l.place] += n
+	if l.row >= 0 && (c.pm.row != nil || s.data.details != nil) {
+		c.pm.rows()[l.row][l.place] += n
 	}
 }
 

@@ -332,7 +332,7 @@ func (s *Subnet) cross(f *flight, out int32) {
 		o.hv.sent(f)
 	}
 	if c := o.cold; c != nil {
-		s.countVL(c, f)
+		c.pm.sentSL(f)
 	}
 	f.wait = s.cfg.HopLatency
 	if s.data != nil && f.smp {
@@ -355,6 +355,9 @@ func (s *Subnet) arrive(f *flight) {
 	}
 	d := &s.devs[in.dev]
 	in.cnt.received(f.dlid)
+	if c := in.cold; c != nil {
+		s.receivedVL(&c.pm, f)
+	}
 	if f.smp {
 		if s.data != nil && s.vl15Full(f.port) {
 			s.countVL15Drop(f.port)

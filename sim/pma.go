@@ -5,7 +5,6 @@ import (
 
 	"heddle/ib"
 	"heddle/ib/pm"
-	"heddle/mad"
 )
 
 // pmaCaps of every device; capMask2Valid comes with CapabilityMask2.
@@ -40,6 +39,8 @@ func (s *Subnet) pma(f *flight, d *device) {
 		st = s.pmaPorts(f, d, data, set, s.pmaSamplesControl)
 	case attr == pm.AttrPortSamplesResult && !set:
 		st = s.pmaSamplesResult(f, data)
+	case attr == pm.AttrPortExtendedSpeedsCounters:
+		st = s.pmaPorts(f, d, data, set, s.pmaExtendedSpeeds)
 	default:
 		st = s.pmaDetails(f, d, attr, data, set)
 	}
@@ -211,6 +212,13 @@ func (s *Subnet) pmaExtended(first, last int32, data []byte, set bool) ib.Status
 	return ib.StatusOK
 }
 
+// pmaExtendedSpeeds is PortExtendedSpeedsCounters: errors of the line code, of which
+// the links of the simulation have none.
+func (s *Subnet) pmaExtendedSpeeds(_, _ int32, data []byte, _ bool) ib.Status {
+	clear(data[2:]) // what is left is PortSelect
+	return ib.StatusOK
+}
+
 // pmaDetails answers the attributes that consist of similar counters.
 func (s *Subnet) pmaDetails(f *flight, d *device, attr ib.AttrID, data []byte, set bool) ib.Status {
 	for k := range details {
@@ -265,108 +273,4 @@ func putBits(b []byte, i, bits int, v uint64) {
 	default:
 		binary.BigEndian.PutUint32(b[4*i:], uint32(v))
 	}
-}
-
-// sampler is the one sampling engine of a port.
-type sampler struct {
-	control [80]byte // the last Set
-	result  [15]uint32
-	status  uint8 // 0 done, 1 waiting, 2 running
-	runs    uint32
-}
-
-// sampleTick is the length of a tick of the samplers.
-const sampleTick = 1000 // ns
-
-// pmaSamplesControl starts the sampler of a port if it is idle.
-func (s *Subnet) pmaSamplesControl(first, last int32, data []byte, set bool) ib.Status {
-	if first != last {
-		return ib.StatusInvalidField
-	}
-	c := s.coldOf(first)
-	sm := &c.pm.smp
-	be := binary.BigEndian
-	if set && sm.status == 0 {
-		copy(sm.control[:], data)
-		sm.status = 1
-		sm.runs++
-		start := s.k.now + mad.Time(be.Uint32(data[28:]))*sampleTick
-		end := start + mad.Time(be.Uint32(data[32:]))*sampleTick
-		var base [15]uint64
-		s.At(start, func() {
-			sm.status = 2
-			base = s.sampled(first, sm)
-		})
-		s.At(end, func() {
-			now := s.sampled(first, sm)
-			for i := range now {
-				sm.result[i] = uint32(min(now[i]-base[i], 1<<32-1))
-			}
-			sm.status = 0
-		})
-	}
-	out := sm.control
-	out[1] = data[1]
-	out[2] = 0
-	out[3] = 4    // 32-bit counters
-	out[4] = 0x08 // all counters support the mandatory events
-	for i := range 9 {
-		setMask3(out[4:], 5+3*i)
-	}
-	for i := range 5 {
-		setMask3(out[8:], 1+3*i)
-	}
-	out[11] = sm.status
-	copy(data, out[:])
-	clear(data[len(out):])
-	return ib.StatusOK
-}
-
-// setMask3 sets the lowest of the 3 bits at bit position bit (0 = MSB).
-func setMask3(b []byte, bit int) { b[(bit+2)/8] |= 0x80 >> ((bit + 2) % 8) }
-
-// sampled reads the counters that the sampler's 15 selectors name.
-func (s *Subnet) sampled(p int32, sm *sampler) (v [15]uint64) {
-	s.countData(p)
-	c := &s.ports[p].cnt
-	for i := range v {
-		switch binary.BigEndian.Uint16(sm.control[38+2*i:]) {
-		case 1:
-			v[i] = c.xmitData
-		case 2:
-			v[i] = c.rcvData
-		case 3:
-			v[i] = c.xmitPkts
-		case 4:
-			v[i] = c.rcvPkts
-		}
-	}
-	return v
-}
-
-// pmaSamplesResult answers for the selected port; on a switch, for the port
-// whose sampler was started last.
-func (s *Subnet) pmaSamplesResult(f *flight, data []byte) ib.Status {
-	p := f.port
-	d := &s.devs[s.ports[p].dev]
-	if d.isSwitch() {
-		best := uint32(0)
-		for q := d.first; q <= d.first+int32(d.nports); q++ {
-			if c := s.ports[q].cold; c != nil && c.pm.smp.runs > best {
-				best, p = c.pm.smp.runs, q
-			}
-		}
-	}
-	clear(data)
-	c := s.ports[p].cold
-	if c == nil {
-		return ib.StatusOK
-	}
-	sm := &c.pm.smp
-	copy(data[0:2], sm.control[36:38])
-	data[3] = sm.status
-	for i, v := range sm.result {
-		binary.BigEndian.PutUint32(data[4+4*i:], v)
-	}
-	return ib.StatusOK
 }

@@ -216,39 +216,56 @@ func TestDetailRows(t *testing.T) {
 	}
 }
 
-// TestSampler counts packets within its interval only.
+// ticks is how many ticks of EDR a time has: 57 times 10 bits each.
+func ticks(d time.Duration) uint32 { return uint32(float64(d) * 2.578125 / 57) }
+
+// TestSampler counts packets within its interval only, and a switch answers for the sampler that
+// was started last.
 func TestSampler(t *testing.T) {
 	b := newTestbed(t, chain(), Config{}, "H1")
 	b.configure()
-	set := func(d []byte) {
-		d[30], d[31] = 0x03, 0xE8 // start after 1000 ticks
-		d[34], d[35] = 0x03, 0xE8 // for 1000 ticks
-		d[37] = 0x5A
-		d[39] = 3 // PortXmitPkts
-	}
-	r, st := b.perf(ib.MethodSet, pm.AttrPortSamplesControl, 3, 2, set)
-	if st != ib.StatusOK || pm.Data(r)[11] != 1 {
-		t.Fatalf("%v, status %d", st, pm.Data(r)[11])
-	}
-	result := func() (status byte, n byte) {
-		r, st := b.perf(ib.MethodGet, pm.AttrPortSamplesResult, 3, 0, nil)
-		if st != ib.StatusOK || pm.Data(r)[1] != 0x5A {
-			t.Fatalf("%v, tag %d", st, pm.Data(r)[1])
+	control := func(port uint8, tag uint16) (c pm.PortSamplesControl) {
+		t.Helper()
+		c = pm.PortSamplesControl{SampleStart: ticks(time.Millisecond), SampleInterval: ticks(time.Millisecond), Tag: tag}
+		c.CounterSelect[1] = pm.SampleXmitPkts
+		r, st := b.perf(ib.MethodSet, pm.AttrPortSamplesControl, 3, port, func(d []byte) { c.Put(d) })
+		if st != ib.StatusOK || c.Decode(pm.Data(r)) != nil {
+			t.Fatal(st)
 		}
-		return pm.Data(r)[3], pm.Data(r)[7]
+		return c
+	}
+	if c := control(2, 0x5A); c.SampleStatus != pm.SampleWaiting || c.Tick != 56 || c.CounterWidth != 4 || c.CounterSelect[1] != pm.SampleXmitPkts {
+		t.Fatalf("%+v", c)
+	}
+	result := func(tag uint16) (r pm.PortSamplesResult) {
+		t.Helper()
+		m, st := b.perf(ib.MethodGet, pm.AttrPortSamplesResult, 3, 0, nil)
+		if st != ib.StatusOK || r.Decode(pm.Data(m)) != nil || r.Tag != tag {
+			t.Fatalf("%v, %+v, want tag %d", st, r, tag)
+		}
+		return r
 	}
 	b.ping(4)
 	b.s.RunUntil(b.s.Now().Add(1500 * time.Microsecond))
-	if st, _ := result(); st != 2 {
-		t.Errorf("status %d in the interval", st)
+	if r := result(0x5A); r.SampleStatus != pm.SampleRunning {
+		t.Errorf("status %d in the interval", r.SampleStatus)
+	}
+	if c := control(2, 0x77); c.Tag != 0x5A {
+		t.Error("a running sampler takes a Set")
 	}
 	b.ping(4)
 	b.ping(4)
 	b.s.RunUntil(b.s.Now().Add(time.Millisecond))
 	b.ping(4)
-	if st, n := result(); st != 0 || n != 2 {
-		t.Errorf("status %d, %d packets", st, n)
+	if r := result(0x5A); r.SampleStatus != pm.SampleDone || r.Counter[1] != 2 {
+		t.Errorf("status %d, packets %v", r.SampleStatus, r.Counter)
 	}
+	for i := range uint16(3) {
+		control(2, 0x60+i)
+		b.s.RunUntil(b.s.Now().Add(3 * time.Millisecond))
+	}
+	control(1, 0x70)
+	result(0x70)
 }
 
 // TestPartitions: a packet with a P_Key that the receiver lacks is dropped, counted and

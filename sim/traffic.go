@@ -63,7 +63,9 @@ func (s *Subnet) StartTraffic(text string, seed uint64, perSecond float64) (Traf
 		return Traffic{}, fmt.Errorf("sim: traffic %q: only streams run in real time; ask 'heddle traffic' about collectives, traces and broadcasts", text)
 	}
 	if s.data == nil {
-		if _, err := s.StartData(dataplane.Defaults(), dataplane.DefaultCable); err != nil {
+		c := dataplane.Defaults()
+		c.Details = true // for people with perfquery
+		if _, err := s.StartData(c, dataplane.DefaultCable); err != nil {
 			return Traffic{}, err
 		}
 		s.PaceData(trafficPace)

@@ -22,6 +22,7 @@ func (e *Engine) Clone(tables Tables) *Engine {
 	c.streams, c.faults = slices.Clone(e.streams), slices.Clone(e.faults)
 	c.limits = limits{slices.Clone(e.limits.armed), slices.Clone(e.limits.stallEnd)}
 	c.residents = nil
+	c.details = slices.Clone(e.details)
 	c.carriers = carriers{list: slices.Clone(e.carriers.list), known: maps.Clone(e.carriers.known), queues: maps.Clone(e.carriers.queues)}
 	c.det.stuck, c.det.order, c.workers.slots = nil, nil, [2][]slot{}
 	for k, p := range e.parts {

@@ -58,6 +58,9 @@ type Config struct {
 	// only while Run runs. Closed loops with an AckDelay below 1 ns, and hooks while
 	// there are Posted streams, leave Run with one. More than MaxWorkers are MaxWorkers.
 	Workers int
+	// Details counts packets by service level and lane (Engine.Detail), at 640 bytes
+	// for each port.
+	Details bool
 	// Checks turns on the assertions that cost time: Run panics on a violation.
 	Checks bool
 }

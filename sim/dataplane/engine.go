@@ -142,6 +142,9 @@ func (e *Engine) addNodes() {
 	e.out, e.in = make([]outPort, np), make([]inPort, np)
 	e.outLanes, e.requests = make([]outLane, nl), make([]uint64, nl*int(e.words))
 	e.faults = make([]portFaults, np)
+	if e.cfg.Details {
+		e.details = make([]Detail, np)
+	}
 	off, nq := int32(0), nl
 	if e.voq {
 		nq = nl * widest

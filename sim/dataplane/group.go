@@ -199,7 +199,10 @@ func (e *part) dropHeadFor(qi int32, out uint8, why Cause) {
 		cs.ports[out>>6] &^= 1 << (out & 63)
 		vl := cs.lanes[out]
 		if cs.first() >= 0 {
+			first := p.vl
+			p.vl = vl // where it is counted
 			e.dropCopy(port, id, why)
+			p.vl = first
 			e.passOn(qi, i, id, out, vl)
 			return
 		}

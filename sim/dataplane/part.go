@@ -39,6 +39,7 @@ type world struct {
 	limits    limits
 	residents []resident // by end port; nil: there are none
 	carriers  carriers
+	details   []Detail // by port; nil: Config.Details is off
 }
 
 // part moves the packets of some switches and their hosts. It has an event queue

@@ -228,6 +228,9 @@ func (e *part) dropped(port, id int32, why Cause) {
 
 func (e *part) countDrop(port int32, p *packet, why Cause) {
 	e.faults[port].drops[why]++
+	if e.details != nil && (why == HeadOfQueue || why == Stalled || why == Expired) {
+		e.details[port].Congested[p.vl]++
+	}
 	if p.carried() {
 		e.ended(p, -1, port, why)
 		return

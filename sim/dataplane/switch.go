@@ -40,6 +40,9 @@ func (e *part) eligible(i, id int32) {
 	}
 	in.packets++
 	in.words += words(p.bytes)
+	if e.details != nil {
+		e.details[i].received(p)
+	}
 	if p.flags&flagBadEnd != 0 {
 		e.dropAt(i, id, BadEnd)
 		return
@@ -59,11 +62,11 @@ func (e *part) eligible(i, id int32) {
 		return
 	}
 	vl, why := e.leave(nd, in, out, p)
+	p.out, p.vl = out, vl
 	if why != numCauses {
 		e.dropFor(nd.first+int32(out), i, id, why)
 		return
 	}
-	p.out, p.vl = out, vl
 	e.enqueue(i, id)
 }
 
@@ -87,7 +90,7 @@ func (e *part) leave(nd *node, in *inPort, out uint8, p *packet) (vl uint8, why 
 		return 0, FilteredOut
 	}
 	if e.isStalled(oi, uint8(v)) {
-		return 0, Stalled
+		return uint8(v), Stalled
 	}
 	return uint8(v), numCauses
 }

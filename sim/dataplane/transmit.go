@@ -35,6 +35,9 @@ func (e *part) start(oi int32, o *outPort, vl uint8, c candidate) {
 	o.sendStream, o.sendSeq = p.stream, p.seq
 	o.words += words(p.bytes)
 	o.packets++
+	if e.details != nil {
+		e.details[oi].XmitWords[p.sl] += words(p.bytes)
+	}
 	l.packets++
 	l.avail -= int32(p.blocks)
 	if e.cfg.Checks {
@@ -118,6 +121,9 @@ func (e *part) deliver(hi, id int32) {
 	}
 	in.packets++
 	in.words += words(p.bytes)
+	if e.details != nil {
+		e.details[h.port].received(p)
+	}
 	switch {
 	case !in.active:
 		e.dropRead(h.port, id, NotReceiving)
