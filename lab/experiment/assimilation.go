@@ -76,6 +76,9 @@ func ChangeAssimilation(o Options) (*report.Report, error) {
 
 // lossSections are the figures with traffic: 6, and 10 to 12.
 func lossSections(o *Options, sizes []int, runs int) ([]report.Section, error) {
+	if o.Runs == 0 {
+		runs = networks6
+	}
 	list, clos, err := figure6(o, runs)
 	if err != nil {
 		return nil, err

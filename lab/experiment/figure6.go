@@ -57,19 +57,35 @@ func performance(f *fabric.Fabric, seed uint64) ([]point, error) {
 	return all, nil
 }
 
-// saturation is the most that a network accepts.
-func saturation(all []point) (most float64) {
+// saturation is the greatest load of which a network accepts 99 %: beyond it the queues
+// of some hosts grow without end. most is what it accepts at most, at any load: other
+// hosts get more then.
+func saturation(all []point) (knee, most float64) {
 	for _, p := range all {
 		most = max(most, p.accepted)
+		if p.accepted >= 0.99*p.offered {
+			knee = max(knee, p.accepted)
+		}
 	}
-	return most
+	return knee, most
 }
 
+// networks6 is how many irregular networks are measured, if nothing else is asked for.
+const networks6 = 20
+
 // figure6 measures irregular networks of 32 switches, and the Clos network; it returns
-// the saturation of the latter.
+// the saturation of the latter. The sections are the curves of the first network and of
+// the Clos network, then the saturation of all.
 func figure6(o *Options, runs int) (sections []report.Section, clos float64, err error) {
-	var curves [][]point
-	var most []float64
+	each := report.Section{
+		Title: "Saturation of the networks of Figure 6a",
+		Text: "Packets a second and host: the greatest load of which 99 % is accepted, and the most that is " +
+			"accepted at any load. The report's network is not in its text, nor is what it calls saturation. What its " +
+			"crossbar takes for a packet is not in the text either: here nothing but the time on the link.",
+		Table: report.Table{Columns: []string{"network", "seed", "saturation", "accepted at most", "latency at 5 %, us", "at saturation"}},
+	}
+	var first []point
+	var knees, tops []float64
 	accepts, rises := true, true
 	for r := range runs {
 		o.say("Figure 6, network %d of %d", r+1, runs)
@@ -82,11 +98,20 @@ func figure6(o *Options, runs int) (sections []report.Section, clos float64, err
 		if err != nil {
 			return nil, 0, err
 		}
-		curves, most = append(curves, all), append(most, saturation(all))
-		for i, p := range all {
-			accepts = accepts && (p.offered > 0.9*most[r] || p.accepted >= 0.99*p.offered)
-			rises = rises && (i == 0 || p.latency >= 0.99*all[i-1].latency)
+		if r == 0 {
+			first = all
 		}
+		knee, top := saturation(all)
+		knees, tops = append(knees, knee), append(tops, top)
+		late := 0.0
+		for i, p := range all {
+			accepts = accepts && (p.offered > 0.9*knee || p.accepted >= 0.99*p.offered)
+			rises = rises && (i == 0 || p.latency >= 0.99*all[i-1].latency)
+			if p.accepted == knee {
+				late = p.latency
+			}
+		}
+		each.Table.Rows = append(each.Table.Rows, []any{r + 1, int(seed), knee, top, all[0].latency, late})
 	}
 	f, err := clos2003()
 	if err != nil {
@@ -96,16 +121,17 @@ func figure6(o *Options, runs int) (sections []report.Section, clos float64, err
 	if err != nil {
 		return nil, 0, err
 	}
-	clos = saturation(all)
-	median := slices.Sorted(slices.Values(most))[len(most)/2]
+	clos, _ = saturation(all)
+	median := slices.Sorted(slices.Values(knees))[runs/2]
 	sections = append(sections, performanceSection("32 switches and 21 hosts, the first network (Figure "+
-		"6a)", curves[0]), performanceSection("7 switches and 4 hosts (Figure 6b)", all))
+		"6a)", first), performanceSection("7 switches and 4 hosts (Figure 6b)", all), each)
 	sections[0].Claim = []report.Claim{
 		{
 			What: "saturation in packets a second and host, within a factor of 2", Published: "165,000 (one such " +
 				"network, which is not in the text)",
-			Measured: fmt.Sprintf("median %.0f, %.0f to %.0f on %d "+
-				"networks", median, slices.Min(most), slices.Max(most), runs), Holds: median >= 82_500 && median <= 330_000,
+			Measured: fmt.Sprintf("median %.0f, %.0f to %.0f on %d networks; at most %.0f to %.0f are accepted", median,
+				slices.Min(knees), slices.Max(knees), runs, slices.Min(tops), slices.Max(tops)),
+			Holds: median >= 82_500 && median <= 330_000,
 		},
 		{
 			What: "below 90 % of saturation what is offered is accepted, within 1 %", Published: "implied by the " +

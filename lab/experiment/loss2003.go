@@ -19,6 +19,7 @@ type loss struct {
 	byCause        [dataplane.NumCauses]float64
 	unnoticed      float64       // of those lost: before the change was noticed
 	before, static float64       // and before ports were taken down (theirs), and from then on
+	gone           float64       // in the switch that is removed, or at a port of its cables, or without a route
 	delivered      uint64        // at the full rate
 	pause          time.Duration // the longest time without any delivery
 	inPause        float64       // packets lost in it
@@ -59,6 +60,8 @@ type recorder struct {
 	weight     float64 // of a packet
 	down       func() dataplane.Time
 	noticed    func() bool
+	f          *fabric.Fabric
+	node       int32 // the switch that is removed, -1
 }
 
 func (r *recorder) bin(at dataplane.Time) *bin {
@@ -92,6 +95,9 @@ func (r *recorder) dropped(d *dataplane.Drop) {
 	r.l.byCause[d.Cause] += r.weight
 	if r.l.noticed == 0 && !r.noticed() {
 		r.l.unnoticed += r.weight
+	}
+	if r.node >= 0 && (d.Cause == dataplane.NoRoute || d.Port.Node == r.node || r.f.Port(d.Port).Peer.Node == r.node) {
+		r.l.gone += r.weight
 	}
 	if d.At < r.down() {
 		r.l.before += r.weight
@@ -152,7 +158,7 @@ func (x *subject) measureLoss(node string, kind int, rate float64, phase time.Du
 	}
 	x.c.Run(phase)
 	e = x.c.Sim.Data()
-	r := &recorder{l: l, start: e.Now(), last: e.Now(), weight: 1}
+	r := &recorder{l: l, start: e.Now(), last: e.Now(), weight: 1, f: x.f, node: -1}
 	changes := 0
 	if x.old != nil {
 		changes = len(x.old.Changes)
@@ -166,6 +172,8 @@ func (x *subject) measureLoss(node string, kind int, rate float64, phase time.Du
 	apply := x.c.Sim.NodeDown
 	if kind == addition {
 		apply = x.c.Sim.NodeUp
+	} else {
+		r.node = int32(x.f.Find(node))
 	}
 	if err := apply(node); err != nil {
 		return nil, err
