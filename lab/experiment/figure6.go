@@ -82,7 +82,9 @@ func figure6(o *Options, runs int) (sections []report.Section, clos float64, err
 		Text: "Packets a second and host: the greatest load of which 99 % is accepted, and the most that is " +
 			"accepted at any load. The report's network is not in its text, nor is what it calls saturation. What its " +
 			"crossbar takes for a packet is not in the text either: here nothing but the time on the link.",
-		Table: report.Table{Columns: []string{"network", "seed", "saturation", "accepted at most", "latency at 5 %, us", "at saturation"}},
+		Table: report.Table{Columns: []string{
+			"network", "seed", "saturation", "accepted at most", "latency at 5 %, us", "at saturation",
+		}},
 	}
 	var first []point
 	var knees, tops []float64

@@ -81,7 +81,16 @@ type hotResult struct {
 	cold, steady float64 // all hosts
 	others       float64 // steady, those that are no hot spot
 	seeds        []float64
+	// filled is from a cold start to the end of each of filledCold, if the queue of
+	// each lane is always full.
+	filled [len(filledCold)]float64
 }
+
+// filledCold are packet times from a cold start.
+var filledCold = [...]int{500, filledWindow, 1000}
+
+// filledWindow is the one of them with which the published gains agree.
+const filledWindow = 750
 
 // bound is what a host can send at most on one lane, if it has a hot spot.
 func (p *hotPoint) bound() float64 {
@@ -171,8 +180,55 @@ func (p *hotPoint) run(seed uint64, seeds int, r *hotResult) error {
 		if err := b.e.Check(); err != nil {
 			return err
 		}
+		if p.source != lossy {
+			continue
+		}
+		if err := p.fill(b, r, seed+uint64(k), float64(seeds)); err != nil {
+			return err
+		}
 	}
 	return nil
+}
+
+// fill measures a cold start in which each host always has a packet ready for each
+// lane, and adds it to the mean over n.
+func (p *hotPoint) fill(b *dataBed, r *hotResult, seed uint64, n float64) error {
+	if err := b.restart(p.config(seed)); err != nil {
+		return err
+	}
+	for h := range p.tree.hosts {
+		by := make([][]int, p.lanes)
+		for d := range p.tree.hosts {
+			if d != h {
+				by[b.sl[h][d]] = append(by[b.sl[h][d]], d)
+			}
+		}
+		hot := p.hot(h)
+		for lane, among := range by {
+			if len(among) == 0 {
+				continue
+			}
+			s := dataplane.Stream{Src: h, To: dataplane.ToAmong(among), Bytes: dataBytes}
+			if hot != h && int(b.sl[h][hot]) == lane {
+				// Of the packets of this lane.
+				rest := (1 - hotShare) * float64(len(among)) / float64(p.tree.hosts-1)
+				s.To = s.To.Mixed(hotShare/(hotShare+rest), hot)
+			}
+			if _, err := b.e.AddStream(s); err != nil {
+				return err
+			}
+		}
+	}
+	at, sum := 0, 0.0
+	for i, slots := range filledCold {
+		b.measure((hotSlot * dataplane.Time(slots-at)).Duration())
+		for s := range b.e.NumStreams() {
+			sum += float64(b.e.Flow(s).Delivered)
+		}
+		at = slots
+		r.filled[i] += sum / float64(slots*p.tree.hosts) / n
+	}
+	return b.e.Check()
 }
 
 // restart replaces the data plane by an empty one.
