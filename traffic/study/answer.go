@@ -115,6 +115,14 @@ type Use struct {
 	Lanes []float64 `json:"lanes,omitempty"` // packets' shares by lane
 }
 
+// CutOffText names the hosts that are cut off.
+func (x *Cut) CutOffText() string {
+	if len(x.CutOff) == 0 {
+		return ""
+	}
+	return "; cut off: " + someNames(x.CutOff)
+}
+
 // Cut is the answer after the loss of cables.
 type Cut struct {
 	Cables       []string `json:"cables"`
@@ -122,8 +130,10 @@ type Cut struct {
 	Refused      string   `json:"refused,omitempty"`  // why there are none
 	Problem      string   `json:"problem,omitempty"`  // what the proof says against them
 	Disconnected int64    `json:"disconnected_pairs"` // that no cable connects any more
-	Points       []*Point `json:"points"`
-	Hottest      []Use    `json:"hottest"`
+	// CutOff are the hosts on the smaller sides of cables that were the only way.
+	CutOff  []string `json:"cut_off,omitempty"`
+	Points  []*Point `json:"points"`
+	Hottest []Use    `json:"hottest"`
 
 	series *series
 	marks  []float64 // µs: the cut and the repair, under traffic

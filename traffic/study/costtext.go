@@ -32,6 +32,9 @@ const costsInText = 10
 // freeCost is a cost that shows as 0.
 const freeCost = 0.0005
 
+// blind is how far fair shares may be from packets before the others are in doubt.
+const blind = 0.005
+
 // kindOf are the cables of a kind: to hosts, or between switches.
 func (e *Engine) kindOf(host bool) (list []Cost) {
 	for _, c := range e.Costs {
@@ -61,6 +64,9 @@ func (e *Engine) RankText() string {
 	}
 	if done > 0 {
 		text += fmt.Sprintf("; the two differ by at most %.2f points", apart*100)
+		if e.Simulated < e.Cables && apart > blind {
+			text += ", so a cable that packets were not asked about may cost more than it says (--cut-packets all)"
+		}
 	}
 	return text
 }
@@ -156,12 +162,15 @@ func (l *Loss) HitText() string {
 	return fmt.Sprintf("%s: %.4g to %.4g Gb/s", h.Flow, h.Before, h.After)
 }
 
-// CutOffText names the hosts that are cut off, up to three.
-func (c *Cost) CutOffText() string {
-	if n := len(c.CutOff); n > 3 {
-		return fmt.Sprintf("%s and %d more", c.CutOff[0], n-1)
+// CutOffText names the hosts that are cut off.
+func (c *Cost) CutOffText() string { return someNames(c.CutOff) }
+
+// someNames are up to three names.
+func someNames(list []string) string {
+	if n := len(list); n > 3 {
+		return fmt.Sprintf("%s and %d more", list[0], n-1)
 	}
-	return strings.Join(c.CutOff, ", ")
+	return strings.Join(list, ", ")
 }
 
 // CostTable writes what the loss of each cable costs, as CSV with a line for each

@@ -189,6 +189,11 @@ func (r *runner) cut(s *state, e *Engine) error {
 		x.Problem = err.Error()
 	}
 	x.Disconnected = v.DisconnectedPairs
+	for _, c := range q.Cuts {
+		x.CutOff = append(x.CutOff, q.cutOff(after.g, c, q.Fabric.Port(c).Peer)...)
+	}
+	slices.Sort(x.CutOff)
+	x.CutOff = slices.Compact(x.CutOff)
 	if !q.Flow && q.Packets.CutAt > 0 {
 		after = &state{g: s.g, t: s.t, later: after, choice: Choice{Name: e.Name, Engines: q.engines(e.Name)}}
 		x.marks = []float64{micros(q.Packets.CutAt)}

@@ -13,6 +13,7 @@ import (
 type series struct {
 	at    []float64 // µs: where each interval begins, and the end of the last
 	rates [][]float64
+	lost  []float64 // packets lost in the network, with packets
 }
 
 // checkFlow reports questions that fair shares cannot answer.

@@ -33,8 +33,10 @@ type PacketPoint struct {
 	Deadlock  []string `json:"deadlock,omitempty"`
 	// Unfinished is how many seeds had a collective that had not ended when nothing
 	// moved any more, or at the limit of time.
-	Unfinished int    `json:"unfinished,omitempty"`
-	Events     uint64 `json:"events"`
+	Unfinished int `json:"unfinished,omitempty"`
+	// Uncut is how many seeds had nothing left to send before the cut.
+	Uncut  int    `json:"ended_before_cut,omitempty"`
+	Events uint64 `json:"events"`
 	// Hash sums up all deliveries: equal for equal histories.
 	Hash string `json:"hash"`
 }
@@ -121,6 +123,8 @@ func (r *packetRun) run(ctx context.Context) (*outcome, error) {
 				rate := float64(now[k]-bytes[k]) * 8000 / float64(t-last)
 				r.out.series.rates[k] = append(r.out.series.rates[k], rate)
 			}
+			r.out.series.lost = append(r.out.series.lost, r.newlyLost)
+			r.newlyLost = 0
 			bytes, last = now, t
 		}
 		if r.stopped() {
@@ -132,6 +136,9 @@ func (r *packetRun) run(ctx context.Context) (*outcome, error) {
 	}
 	r.out.series.at = append(r.out.series.at, last.Seconds()*1e6)
 	r.finish(warm, last)
+	if cut != dataplane.Never && last < cut && ctx.Err() == nil {
+		r.out.packets.point.Uncut = 1
+	}
 	return r.out, nil
 }
 
@@ -228,6 +235,7 @@ func (r *packetRun) dropped(d *dataplane.Drop) {
 		r.firstLoss = d.At
 	}
 	r.lastLoss = d.At
+	r.newlyLost++
 }
 
 // losses sums up what dropped has counted.
@@ -400,6 +408,7 @@ func packetSummary(outs []*outcome) *PacketPoint {
 		}
 		sum.Deadlocks += p.Deadlocks
 		sum.Unfinished += p.Unfinished
+		sum.Uncut += p.Uncut
 		sum.Events += p.Events
 		hash = hash*31 + o.packets.hash
 	}

@@ -178,6 +178,7 @@ type packetRun struct {
 
 	lost                           []uint64 // packets by stream, after countFrom
 	countFrom, firstLoss, lastLoss dataplane.Time
+	newlyLost                      float64 // packets since the last part of the series
 	sw                             []int32
 }
 

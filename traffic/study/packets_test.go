@@ -108,6 +108,25 @@ func TestPacketBroadcast(t *testing.T) {
 	}
 }
 
+// TestHottest: a cable that is full is hotter than one that sends and waits for less.
+func TestHottest(t *testing.T) {
+	q := packets(t, smallTree, "pair:host-1>host-5", "pair:host-9>host-13,rate=60%", "pair:host-10>host-14,rate=30%")
+	e := answer(t, q).Engines[0]
+	if u := e.Hottest[0]; u.Used < 0.98 {
+		t.Errorf("the hottest is %+v", u)
+	}
+	for i, u := range e.Hottest[1:] {
+		if u.Used+u.Wait > e.Hottest[i].Used+e.Hottest[i].Wait+0.02 {
+			t.Errorf("%+v is cooler than %+v", e.Hottest[i], u)
+		}
+	}
+	q = packets(t, fabric.XGFT{Children: []int{8, 8}, Parents: []int{1, 4}}, "permutation,rate=40%")
+	e = answer(t, q).Engines[0]
+	if u := e.Hottest[0]; u.Used < 0.98 {
+		t.Errorf("with full and blocked cables, the hottest is %+v", u)
+	}
+}
+
 // TestDeadlockTold: minhop on a torus stands still, and the report names the
 // circle; updn does not.
 func TestDeadlockTold(t *testing.T) {
@@ -184,8 +203,19 @@ func TestHostCut(t *testing.T) {
 	}
 	q := packets(t, smallTree, "ring-all-reduce:64KiB")
 	q.Cuts = []fabric.Ref{q.Fabric.Nodes[q.Fabric.Find("host-3")].Ports[1].Peer}
-	if p := answer(t, q).Engines[0].Cut.Points[0].Packets; p.Unfinished != 1 {
+	x := answer(t, q).Engines[0].Cut
+	if p := x.Points[0].Packets; p.Unfinished != 1 || p.Uncut != 0 {
 		t.Errorf("a ring without one of its hosts ends: %+v", p)
+	}
+	if len(x.CutOff) != 1 || x.CutOff[0] != "host-3" || x.CutOffText() != "; cut off: host-3" {
+		t.Errorf("cut off: %q", x.CutOff)
+	}
+	q.Packets.CutAt, q.Time = 5*time.Millisecond, 6*time.Millisecond
+	a := answer(t, q)
+	var b strings.Builder
+	if err := a.Text(&b); err != nil || a.Engines[0].Cut.Points[0].Packets.Uncut != 1 ||
+		!strings.Contains(b.String(), "had ended before the cut") {
+		t.Errorf("%v\n%s", err, &b)
 	}
 }
 

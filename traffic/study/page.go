@@ -6,6 +6,7 @@ import (
 	"html/template"
 	"io"
 	"math"
+	"slices"
 )
 
 //go:embed page.html
@@ -134,6 +135,9 @@ func (p page) Plots() (out []template.HTML) {
 		}
 		if e.Cut != nil && e.Cut.series != nil {
 			out = append(out, p.overTime("Rates over time, "+e.Name+", with the cut", e.Cut.series, e.Cut.marks))
+			if slices.Max(append(e.Cut.series.lost, 0)) > 0 {
+				out = append(out, lostOverTime("Lost in the network, "+e.Name+", with the cut", e.Cut.series, e.Cut.marks))
+			}
 		}
 	}
 	return out
@@ -172,6 +176,16 @@ func (p page) overTime(title string, s *series, marks []float64) template.HTML {
 		g.curves = append(g.curves, c)
 	}
 	return g.svg()
+}
+
+// lostOverTime draws the packets that are lost in each interval.
+func lostOverTime(title string, s *series, marks []float64) template.HTML {
+	c := curve{name: "lost"}
+	for i, v := range s.lost {
+		c.at, c.value = append(c.at, s.at[i], s.at[i+1]), append(c.value, v, v)
+	}
+	y := fmt.Sprintf("packets in %.3g µs", s.at[1]-s.at[0])
+	return plot{title: title + " (first seed)", x: "µs", y: y, marks: marks, curves: []curve{c}}.svg()
 }
 
 // mapRows is the most switches that a heat map shows: the hottest.

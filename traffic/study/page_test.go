@@ -33,13 +33,14 @@ func TestPage(t *testing.T) {
 	for _, want := range []string{
 		"Traffic on &lt;tree&gt;", "pair:host-1&gt;host-9", "Accepted over load", "p99 of latency over load",
 		"Rates over time, ftree, with the cut", "Cables of ftree", "output inactive", "What the loss of each cable costs",
+		"Lost in the network, ftree, with the cut", "Hottest then", "each cuts off what has no other cable",
 		"Deadlock, ftree, load 0.5", "a &amp; b", "sw-1-1:5",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the page lacks %q", want)
 		}
 	}
-	for _, bad := range []string{"src=", "http", "<script", "NaN", "Inf", "<tree>"} {
+	for _, bad := range []string{"src=", "http", "<script", "NaN", "Inf", "<tree>", ">-0<"} {
 		if strings.Contains(text, bad) {
 			t.Errorf("the page has %q", bad)
 		}
@@ -56,8 +57,8 @@ func TestPage(t *testing.T) {
 			}
 		}
 	}
-	if drawings != 6 {
-		t.Errorf("%d drawings, want 3 over load, 2 over time and a map", drawings)
+	if drawings != 8 {
+		t.Errorf("%d drawings, want 3 over load, 3 over time, a map and its legend", drawings)
 	}
 }
 
@@ -74,6 +75,26 @@ func TestTicks(t *testing.T) {
 		got := ticks(c.lo, c.hi)
 		if !slices.EqualFunc(got, c.want, func(a, b float64) bool { return math.Abs(a-b) < 1e-9 }) {
 			t.Errorf("%v to %v: %v, want %v", c.lo, c.hi, got, c.want)
+		}
+	}
+}
+
+// TestLogTicks: powers of ten, and steps between where they are few.
+func TestLogTicks(t *testing.T) {
+	for _, c := range []struct {
+		lo, hi float64
+		want   string
+	}{
+		{0, 1, "1 2 5 10"},
+		{-1, 0, "0.1 0.2 0.5 1"},
+		{-2, 2, "0.01 0.1 1 10 100"},
+	} {
+		var got []string
+		for _, v := range logTicks(c.lo, c.hi) {
+			got = append(got, number(math.Pow(10, v)))
+		}
+		if s := strings.Join(got, " "); s != c.want {
+			t.Errorf("10^%v to 10^%v: %s, want %s", c.lo, c.hi, s, c.want)
 		}
 	}
 }

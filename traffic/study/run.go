@@ -230,8 +230,10 @@ func (q *Question) heat(e *Engine, outs []*outcome) {
 			of[u.From] = c
 		}
 	}
+	// A full cable is as hot as one that waits whenever it does not send.
+	busy := func(u *Use) float64 { return math.Round((u.Used + u.Wait) * 50) }
 	slices.SortStableFunc(list, func(a, b Use) int {
-		return cmp.Or(cmp.Compare(b.Asked, a.Asked), cmp.Compare(b.Wait, a.Wait), cmp.Compare(b.Used, a.Used))
+		return cmp.Or(cmp.Compare(b.Asked, a.Asked), cmp.Compare(busy(&b), busy(&a)), cmp.Compare(b.Used, a.Used))
 	})
 	e.Hottest = list[:min(len(list), shownUses)]
 	for i := range e.Hottest {

@@ -65,7 +65,11 @@ func (g plot) svg() template.HTML {
 	var b strings.Builder
 	fmt.Fprintf(&b, `<svg width="%d" height="%d" role="img">`, plotWidth, plotHeight)
 	text(&b, plotWidth-rightSpace, 14, "title", "end", g.title)
-	for _, v := range ticks(y0, y1) {
+	levels := ticks(y0, y1)
+	if g.log {
+		levels = logTicks(y0, y1)
+	}
+	for _, v := range levels {
 		shown := v
 		if g.log {
 			shown = math.Pow(10, v)
@@ -123,7 +127,21 @@ func ticks(lo, hi float64) (out []float64) {
 		}
 	}
 	for v := math.Ceil(lo/step-1e-9) * step; v <= hi+step*1e-9 && len(out) < 20; v += step {
-		out = append(out, math.Round(v/step)*step)
+		out = append(out, math.Round(v/step)*step+0) // + 0: -0 is 0
+	}
+	return out
+}
+
+// logTicks are the powers of ten between the powers lo and hi, and twice and five times
+// each if there are few.
+func logTicks(lo, hi float64) (out []float64) {
+	for e := lo; e <= hi; e++ {
+		out = append(out, e)
+		for _, k := range []float64{2, 5} {
+			if hi-lo <= 3 && e < hi {
+				out = append(out, e+math.Log10(k))
+			}
+		}
 	}
 	return out
 }
@@ -155,19 +173,40 @@ func (e *Engine) HeatMap() template.HTML {
 	}
 	var b strings.Builder
 	widest := 0
+	for _, r := range rows {
+		for _, c := range r.cells {
+			widest = max(widest, labels+(int(c.port)-1)*(cellSize+cellGap)+cellSize)
+		}
+	}
+	text(&b, labels-6, cellSize-1, "", "end", "port")
+	for x, port := labels, 1; x < widest; x, port = x+cellSize+cellGap, port+1 {
+		if port == 1 || port%5 == 0 {
+			text(&b, float64(x)+cellSize/2, cellSize-1, "", "middle", strconv.Itoa(port))
+		}
+	}
 	for i, r := range rows {
-		y := i * (cellSize + cellGap)
+		y := (i + 1) * (cellSize + cellGap)
 		text(&b, labels-6, float64(y+cellSize-2), "", "end", r.name)
 		for _, c := range r.cells {
 			x := labels + (int(c.port)-1)*(cellSize+cellGap)
-			widest = max(widest, x+cellSize)
 			tip := fmt.Sprintf("%s:%d > %s: %.0f %%", r.name, c.port, c.peer, c.used*100)
 			fmt.Fprintf(&b, `<rect x="%d" y="%d" width="%d" height="%d" fill="%s"><title>%s</title></rect>`,
 				x, y, cellSize, cellSize, heatColor(c.used), template.HTMLEscapeString(tip))
 		}
 	}
-	return template.HTML(fmt.Sprintf(`%s<svg width="%d" height="%d" role="img">%s</svg>`,
-		note, widest+4, len(rows)*(cellSize+cellGap)+4, b.String()))
+	return template.HTML(fmt.Sprintf(`%s%s<svg width="%d" height="%d" role="img">%s</svg>`,
+		note, heatLegend(), widest+4, (len(rows)+1)*(cellSize+cellGap)+4, b.String()))
+}
+
+// heatLegend shows the colors with their shares.
+func heatLegend() string {
+	var b strings.Builder
+	const width = 40
+	for i, used := range []float64{0, 0.25, 0.5, 0.75, 1} {
+		fmt.Fprintf(&b, `<rect x="%d" y="0" width="%d" height="%d" fill="%s"/>`, i*width, width, cellSize, heatColor(used))
+		text(&b, float64(i)*width+width/2, 2*cellSize+2, "", "middle", fmt.Sprintf("%g %%", used*100))
+	}
+	return fmt.Sprintf(`<p><svg width="%d" height="%d" role="img">%s</svg></p>`, 5*width, 2*cellSize+6, b.String())
 }
 
 // heatColor goes from pale blue over yellow to red.

@@ -166,7 +166,7 @@ func (e *Engine) cutText(w io.Writer) {
 		fmt.Fprintf(w, "  %s\n", c.Refused)
 		return
 	}
-	fmt.Fprintf(w, "  routes %s; %d pairs no longer connected\n", c.How, c.Disconnected)
+	fmt.Fprintf(w, "  routes %s; %d pairs no longer connected%s\n", c.How, c.Disconnected, c.CutOffText())
 	if c.Problem != "" {
 		fmt.Fprintf(w, "  the tables do not verify: %s\n", c.Problem)
 	}
@@ -186,6 +186,7 @@ func (e *Engine) cutText(w io.Writer) {
 		fmt.Fprintln(t)
 	}
 	t.Flush()
+	printUses(w, "hottest cables of "+e.Name+" then", c.Hottest)
 }
 
 // packetTable is what only packets can tell.
@@ -257,6 +258,9 @@ func (p *PacketPoint) warn(w io.Writer, name string, seeds int) {
 		for _, line := range p.Deadlock {
 			fmt.Fprintf(w, "  %s\n", line)
 		}
+	}
+	if p.Uncut > 0 {
+		fmt.Fprintf(w, "%s: all collectives had ended before the cut in %d of %d seeds\n", name, p.Uncut, seeds)
 	}
 	if p.Unfinished > 0 {
 		fmt.Fprintf(w, "%s: a collective did not end in %d of %d seeds\n", name, p.Unfinished, seeds)
