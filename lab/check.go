@@ -144,7 +144,7 @@ func (c *Cluster) heldLanes(m *Manager, g *fabric.Graph, t *route.Tables) {
 	for i := range c.Fabric.Nodes {
 		node[c.Fabric.Nodes[i].GUID] = i
 	}
-	l := &route.Lanes{Index: make([][]uint8, len(g.Switches)), Stride: make([]uint16, len(g.Switches))}
+	l := &route.Lanes{Guards: told.Lanes != nil && told.Lanes.Guards, Index: make([][]uint8, len(g.Switches)), Stride: make([]uint16, len(g.Switches))}
 	rows := map[[16]ib.VL]uint8{}
 	for s := range g.Switches {
 		n, ports := node[g.Switches[s].GUID], int(g.Switches[s].NumPorts)+1

@@ -419,6 +419,9 @@ func (w *flights) forward(waits map[buffer]map[buffer]cause, seen map[flight]boo
 // leave lets packets x that are at switch n go by port p, to which a table
 // sends them during e, and calls next for what comes in at the other end.
 func (w *flights) leave(waits map[buffer]map[buffer]cause, n int, in, p uint8, l int, x flight, e period, inFlight bool, next func(to int, port uint8, y flight)) {
+	if inFlight && in == p {
+		return // switches discard what would leave by the port it came in by (IBA §16.1.3.5)
+	}
 	now := w.now()
 	last := x.until
 	if inFlight {

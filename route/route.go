@@ -78,7 +78,15 @@ type Lanes struct {
 	// ports of the switch plus one.
 	Index  [][]uint8
 	Stride []uint16
+	// Guards says that all tables are the level modulo the lanes of the link, except for levels
+	// that a repair discards (lane 15) at some turns for a while. At such a turn packets between
+	// two switches' own ports may be lost too, which route/check does not hold against the tables.
+	Guards bool
 }
+
+// Modulo in Lanes.Index stands for the table of a link without any: the level modulo its
+// lanes. Only ports to hosts may have it.
+const Modulo = 0xFF
 
 // Options are the inputs of every engine in addition to the graph. Each engine's
 // documentation says which it uses; it ignores the others. Tables.Note names

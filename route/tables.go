@@ -58,15 +58,25 @@ func (t *Tables) PathSL(src int32, lid ib.LID) ib.SL {
 // leaves switch s by port out, having entered by port in (0: injected by the
 // switch itself). vls is the number of data VLs of that link.
 func (t *Tables) VL(s int32, in, out uint8, sl ib.SL, vls uint8) ib.VL {
-	if t.Lanes == nil {
-		return ib.VL(uint8(sl) % max(vls, 1))
+	if t.Lanes != nil {
+		if row := t.Lanes.Row(s, in, out); row != nil {
+			return row[sl&15]
+		}
 	}
-	return t.Lanes.VL(s, in, out, sl)
+	return ib.VL(uint8(sl) % max(vls, 1))
 }
 
-// VL looks up one entry of a switch's SL-to-VL tables.
-func (l *Lanes) VL(s int32, in, out uint8, sl ib.SL) ib.VL {
-	return l.Rows[l.Index[s][int(in)*int(l.Stride[s])+int(out)]][sl&15]
+// Row is the SL-to-VL table of switch s from port in to port out; nil: the level modulo the lanes
+// of the link.
+func (l *Lanes) Row(s int32, in, out uint8) *[16]ib.VL {
+	if int(s) >= len(l.Index) || max(in, out) >= uint8(min(l.Stride[s], 255)) {
+		return nil
+	}
+	k := l.Index[s][int(in)*int(l.Stride[s])+int(out)]
+	if int(k) >= len(l.Rows) {
+		return nil
+	}
+	return &l.Rows[k]
 }
 
 // SwitchClasses sets Class so that all LIDs of a switch's end ports have one
@@ -185,7 +195,7 @@ func (t *Tables) Follow(from, to *fabric.Graph) *Tables {
 		r.SL = make([]ib.SL, len(to.Switches)*t.NumClasses)
 	}
 	if t.Lanes != nil {
-		r.Lanes = &Lanes{Rows: t.Lanes.Rows, Index: make([][]uint8, len(to.Switches)), Stride: make([]uint16, len(to.Switches))}
+		r.Lanes = &Lanes{Rows: t.Lanes.Rows, Index: make([][]uint8, len(to.Switches)), Stride: make([]uint16, len(to.Switches)), Guards: t.Lanes.Guards}
 	}
 	was := 0
 	for s := range to.Switches {

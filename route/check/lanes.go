@@ -122,10 +122,12 @@ func (j *verifier) injections() {
 // leave by channel c.
 func (j *verifier) lanesOf(s int32, in uint8, c int32) *[16]ib.VL {
 	h := j.hop
-	if h.lanes == nil {
-		return &h.mod[j.vls[c]]
+	if h.lanes != nil {
+		if row := h.lanes.Row(s, in, j.g.Channels[c].OutPort); row != nil {
+			return row
+		}
 	}
-	return &h.lanes.Rows[h.lanes.Index[s][int(in)*int(h.lanes.Stride[s])+int(j.g.Channels[c].OutPort)]]
+	return &h.mod[j.vls[c]]
 }
 
 // exitsOf gives by SL the lane of packets that enter switch s by port in and
@@ -135,7 +137,7 @@ func (j *verifier) exitsOf(s int32, in, out uint8) *[16]ib.VL {
 	if h == nil || h.lanes == nil || out == 0 {
 		return nil
 	}
-	return &h.lanes.Rows[h.lanes.Index[s][int(in)*int(h.lanes.Stride[s])+int(out)]]
+	return h.lanes.Row(s, in, out)
 }
 
 // levels returns the column of service levels of a LID: that of switch s is
@@ -287,7 +289,10 @@ func (j *verifier) exitsHere(w *scratch, dst int32, port, sl uint8) {
 	}
 	for e := range j.g.EndPorts {
 		p := &j.g.EndPorts[e]
-		if p.Switch == dst && p.Port != port && j.lidsOf[e] > 0 && j.exitsOf(dst, p.Port, port)[sl] >= 15 {
+		if p.Switch != dst || p.Port == port || j.lidsOf[e] == 0 {
+			continue
+		}
+		if exits := j.exitsOf(dst, p.Port, port); exits != nil && exits[sl] >= 15 {
 			w.refused = true
 		}
 	}
@@ -328,7 +333,8 @@ func (j *verifier) pass(w *scratch, u, c1, dst int32, port uint8) (lanes uint16)
 		}
 		l2 := uint8(row[sl])
 		if l2 >= vls {
-			w.refused = true
+			// What only switches' own ports send to each other a guard may discard.
+			w.refused = w.refused || ca != 0 || j.hop.lanes == nil || !j.hop.lanes.Guards
 			continue
 		}
 		next.sls |= 1 << sl

@@ -71,11 +71,14 @@ func badLanes(g *fabric.Graph, l *route.Lanes) string {
 	}
 	for s := range n {
 		k := int(l.Stride[s])
+		if k == 0 && len(l.Index[s]) == 0 {
+			continue // a switch without any
+		}
 		if k <= most[s] || len(l.Index[s]) < k*k {
 			return fmt.Sprintf("SL-to-VL tables of switch %d: %d entries with stride %d for %d ports", s, len(l.Index[s]), k, most[s])
 		}
 		for i, x := range l.Index[s] {
-			if int(x) >= len(l.Rows) {
+			if int(x) >= len(l.Rows) && x != route.Modulo {
 				return fmt.Sprintf("SL-to-VL table of switch %d from port %d to port %d is number %d of %d", s, i/k, i%k, x, len(l.Rows))
 			}
 		}

@@ -145,7 +145,7 @@ func (f *fitter) some(q *local, l ib.LID) (n int) {
 			continue
 		}
 		w.edges = w.edges[:0]
-		if s.attach(l, u, c); !f.insert() {
+		if !s.attach(l, u, c) || !f.insert() {
 			continue
 		}
 		s.connected(l, u, c)

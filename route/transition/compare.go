@@ -212,8 +212,10 @@ func (x *mixer) compareLanes(ch *change) {
 }
 
 func (x *mixer) laneRow(l *route.Lanes, s int32, in, out uint8, c int32) (row [16]ib.VL) {
-	if l != nil && int(s) < len(l.Index) && in < uint8(min(l.Stride[s], 255)) && out < uint8(min(l.Stride[s], 255)) {
-		return l.Rows[l.Index[s][int(in)*int(l.Stride[s])+int(out)]]
+	if l != nil {
+		if r := l.Row(s, in, out); r != nil {
+			return *r
+		}
 	}
 	vls := uint8(1)
 	if c >= 0 {

@@ -272,3 +272,30 @@ func effective(t *route.Tables, s int32, l int) byte {
 	}
 	return row[l]
 }
+
+// parts numbers the connected parts of a graph, by switch.
+func parts(g *fabric.Graph) []int32 {
+	comp := make([]int32, len(g.Switches))
+	for s := range comp {
+		comp[s] = -1
+	}
+	var queue []int32
+	for s := range comp {
+		if comp[s] >= 0 {
+			continue
+		}
+		comp[s] = int32(s)
+		queue = append(queue[:0], int32(s))
+		for len(queue) > 0 {
+			u := queue[len(queue)-1]
+			queue = queue[:len(queue)-1]
+			for _, c := range g.Channels[g.Off[u]:g.Off[u+1]] {
+				if comp[c.To] < 0 {
+					comp[c.To] = int32(s)
+					queue = append(queue, c.To)
+				}
+			}
+		}
+	}
+	return comp
+}

@@ -187,8 +187,10 @@ func (x *mixer) lanesOf(c int32, in uint8, sl ib.SL, sp spec) (m uint16) {
 
 func (x *mixer) lane(t *route.Tables, c int32, in uint8, sl ib.SL) uint8 {
 	s := x.from[c]
-	if l := t.Lanes; l != nil && int(s) < len(l.Index) && int(in) < int(l.Stride[s]) {
-		return min(uint8(l.VL(s, in, x.outPort[c], sl)), 15)
+	if t.Lanes != nil {
+		if row := t.Lanes.Row(s, in, x.outPort[c]); row != nil {
+			return min(uint8(row[sl]), 15)
+		}
 	}
 	return uint8(sl) % x.vls[c]
 }

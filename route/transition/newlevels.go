@@ -19,7 +19,7 @@ import (
 // an engine made the SL-to-VL tables, so that a level has no lane of its own.
 func newLevels(g *fabric.Graph, at, wanted *route.Tables, lids []ib.LID, o Options) *route.Tables {
 	lanes := dataLanes(g, &o)
-	if lanes < 2 || o.RepathTime <= 0 || at.Lanes != nil || wanted.Lanes != nil {
+	if lanes < 2 || at.Lanes != nil && !at.Lanes.Guards || wanted.Lanes != nil {
 		return nil
 	}
 	o.Recent, o.Held, o.GroupLevels, o.spare = nil, nil, nil, 1<<lanes-1

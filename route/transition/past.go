@@ -61,7 +61,7 @@ func (f *fitter) remember(recent []Recent, stay time.Duration) {
 			continue
 		}
 		p.walk(ib.LID(l), int(i))
-		if !f.ins.all(f.w.edges) {
+		if f.guard != nil || !f.ins.all(f.w.edges) {
 			// More than can exist at one time, or a restored link lets packets continue
 			// by entries that led to it.
 			f.insertEach(f.w)
@@ -187,7 +187,9 @@ func joined(list []*route.Tree, t *route.Tree) []*route.Tree {
 // whether there are others.
 func (f *fitter) insertEach(w *walker) {
 	for i := range w.edges {
-		if !f.ins.all(w.edges[i : i+1]) {
+		if f.guard != nil {
+			f.guard.take(w.edges[i])
+		} else if !f.ins.all(w.edges[i : i+1]) {
 			f.partly = true
 			if f.circle == nil {
 				all := w.edges

@@ -52,6 +52,11 @@ type Fitted struct {
 	// NewLevels are the destinations that are connected on service levels which their hosts
 	// have yet to learn, after Repair. Until then nothing is proved of the second step.
 	NewLevels int
+	// Guarded: the SL-to-VL tables of Tables discard what would close a cycle because of them, so
+	// the second step is proved. Guards counts the tables (of an input and an output port) that do.
+	Guarded bool
+	Guards  int
+	waits   bool // packets may wait at turns that discard later
 	// Lanes: this round of Approach only changes SL-to-VL tables to the wanted
 	// ones, with which the installed entries work too.
 	Lanes bool
@@ -169,9 +174,7 @@ func Repair(g *fabric.Graph, installed, wanted *route.Tables, o Options) *Fitted
 		return r // the wanted tables are proved when packets have left, and new levels when hosts have resolved them
 	}
 	if t := newLevels(g, h.tables(), onLevelsOf(g, o.Before, installed, wanted), rest, o); t != nil {
-		r.Tables, r.NewLevels = t, len(rest)
-		r.Late += r.Left
-		r.Left = 0
+		r.relabel(g, installed, t, len(rest), &o)
 	}
 	return r
 }
@@ -288,6 +291,7 @@ type fitter struct {
 	retold func(l ib.LID) bool
 	unsure map[ib.LID]bool // destinations for which packets of recent states may be at unknown places
 	partly bool            // not all that packets of recent states may do is free of cycles
+	guard  *guard          // not nil: takes what packets of recent states may do
 	circle []Hop           // an example
 	log    []int64         // bits set since the last try began
 	cycle  []Hop           // that a dependency would have closed, the first time
@@ -305,6 +309,18 @@ func known(g *fabric.Graph, installed *route.Tables, o *Options) bool {
 
 // newFitter is nil if the installed tables have a cycle.
 func newFitter(g *fabric.Graph, installed, wanted *route.Tables, o *Options) *fitter {
+	f, recent := newBareFitter(g, installed, wanted, o)
+	if f == nil {
+		return nil
+	}
+	f.remember(recent, (&builder{x: f.x, o: o}).drain(1))
+	f.share(installed)
+	f.s = newSeeker(f)
+	return f
+}
+
+// newBareFitter is newFitter without the packets of recent states, which it returns.
+func newBareFitter(g *fabric.Graph, installed, wanted *route.Tables, o *Options) (*fitter, []Recent) {
 	x := newMixer(g, installed, wanted, o)
 	recent := (&builder{x: x, o: o}).alive()
 	for _, r := range recent {
@@ -338,41 +354,11 @@ func newFitter(g *fabric.Graph, installed, wanted *route.Tables, o *Options) *fi
 	f.w.into = nil
 	ord, ok := x.topoOrder(base)
 	if !ok {
-		return nil
+		return nil, nil
 	}
 	f.ins = newInserter(x.layout, base, ord, insertBudget)
 	f.w.skip = base
-	f.remember(recent, (&builder{x: x, o: o}).drain(1))
-	f.share(installed)
-	f.s = newSeeker(f)
-	return f
-}
-
-// parts numbers the connected parts of a graph, by switch.
-func parts(g *fabric.Graph) []int32 {
-	comp := make([]int32, len(g.Switches))
-	for s := range comp {
-		comp[s] = -1
-	}
-	var queue []int32
-	for s := range comp {
-		if comp[s] >= 0 {
-			continue
-		}
-		comp[s] = int32(s)
-		queue = append(queue[:0], int32(s))
-		for len(queue) > 0 {
-			u := queue[len(queue)-1]
-			queue = queue[:len(queue)-1]
-			for _, c := range g.Channels[g.Off[u]:g.Off[u+1]] {
-				if comp[c.To] < 0 {
-					comp[c.To] = int32(s)
-					queue = append(queue, c.To)
-				}
-			}
-		}
-	}
-	return comp
+	return f, recent
 }
 
 // owner is where packets to l are to arrive; switch -1: nowhere.

@@ -32,12 +32,14 @@ type tally struct {
 	levels, levelLIDs     int // repaired with new service levels; for so many destinations
 	pairs, latePairs      int
 	rounds, stalled, kept int // rounds of Approach; faults, destinations that it left
+	guarded, guards       int // repairs with new levels that are proved; SL-to-VL tables that discard then
+	risky                 int // of those
 	lifted                int // faults after which destinations were moved to other levels
 }
 
 func (a tally) String() string {
-	return fmt.Sprintf("%d faults, %d would wait: %d repaired in one step, %d in two, %d with new levels for %d destinations, %d not; of %d pairs %d in the second; %d rounds, lifted %d times, stalled %d times with %d destinations",
-		a.faults, a.waits, a.now, a.late, a.levels, a.levelLIDs, a.left, a.pairs, a.latePairs, a.rounds, a.lifted, a.stalled, a.kept)
+	return fmt.Sprintf("%d faults, %d would wait: %d repaired in one step, %d in two, %d with new levels for %d destinations (%d guarded by %d tables, %d at risk), %d not; of %d pairs %d in the second; %d rounds, lifted %d times, stalled %d times with %d destinations",
+		a.faults, a.waits, a.now, a.late, a.levels, a.levelLIDs, a.guarded, a.guards, a.risky, a.left, a.pairs, a.latePairs, a.rounds, a.lifted, a.stalled, a.kept)
 }
 
 // TestRepair: after one fault of a link or switch, under every engine, the oracle finds
@@ -102,6 +104,8 @@ func TestRepair(t *testing.T) {
 			all.late += sum.late
 			all.left += sum.left
 			all.levels += sum.levels
+			all.guarded += sum.guarded
+			all.guards += sum.guards
 			all.lifted += sum.lifted
 			all.stalled += sum.stalled
 		}
@@ -112,8 +116,11 @@ func TestRepair(t *testing.T) {
 	if several.left > 1+several.waits/50 {
 		t.Errorf("other tables were written after %d of %d faults where new levels for a few pairs would do", several.left, several.waits)
 	}
-	if all.levels == 0 {
-		t.Errorf("no destination got new levels: %v", all)
+	if all.levels == 0 || all.guards == 0 {
+		t.Errorf("no destination got new levels, or no table discards anything: %v", all)
+	}
+	if all.guarded != all.levels {
+		t.Errorf("%d of %d repairs with new levels are not proved", all.levels-all.guarded, all.levels)
 	}
 	if all.lifted == 0 || all.stalled > all.lifted {
 		t.Errorf("levels did not help: %v", all)
@@ -156,6 +163,10 @@ func repairOne(e route.Updater, g, h *fabric.Graph, tb *route.Tables, sum *tally
 	case r.NewLevels > 0:
 		sum.levels++
 		sum.levelLIDs += r.NewLevels
+		if r.Guarded {
+			sum.guarded++
+			sum.guards += r.Guards
+		}
 	case final == r.First:
 		sum.now++
 	default:
@@ -164,14 +175,19 @@ func repairOne(e route.Updater, g, h *fabric.Graph, tb *route.Tables, sum *tally
 	for _, strict := range []bool{false, true} {
 		p := transition.NewRepair(h, inst, final, r, o, strict)
 		if p == nil {
-			if (r.Tables == nil || r.NewLevels > 0) && strict {
+			if (r.Tables == nil || r.NewLevels > 0 && !r.Guarded) && strict {
 				continue
 			}
 			return "no plan"
 		}
 		tl := planned(h, inst, p)
 		tl.before = g
-		if (p.Risk == nil) != (strict || r.Tables != nil && r.Tables == r.First) {
+		if r.Guarded {
+			tl.guarded(p, final)
+		}
+		if r.Guarded && p.Risk != nil && !strict {
+			sum.risky++ // packets may wait already at turns that are to discard them
+		} else if (p.Risk == nil) != (strict || r.Tables != nil && r.Tables == r.First || r.Guarded) {
 			return fmt.Sprintf("strict %v, risk %v: %s", strict, p.Risk, p.Reason)
 		}
 		if p.Risk != nil && (len(p.Risk.Cycle) == 0 || p.Risk.Worst <= 0) {

@@ -3,7 +3,6 @@ package transition
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"heddle/fabric"
@@ -43,8 +42,7 @@ func NewRepair(g *fabric.Graph, installed, final *route.Tables, r *Fitted, o Opt
 	}
 	whole := r.Tables != nil // entries of working pairs stay
 	late := !whole || r.Tables != r.First
-	unbounded := (late || r.Stale) && b.drain(1) < 0
-	if unbounded || strict && !r.canWait() {
+	if r.needsEnd(late) && b.drain(1) < 0 || strict && !r.canWait() {
 		return nil
 	}
 	first := r.First
@@ -58,13 +56,8 @@ func NewRepair(g *fabric.Graph, installed, final *route.Tables, r *Fitted, o Opt
 	p.steps[len(p.steps)-1] = final
 	b.steps()
 	last := len(p.Stages) - 1
-	if late {
-		p.Stages[at[1]].SL2VL = ch.lanes
-	} else if len(ch.lanes) > 0 {
-		if !r.Lanes {
-			return nil
-		}
-		p.Stages[0].SL2VL = ch.lanes
+	if !b.repairLanes(r, at, late) {
+		return nil
 	}
 	trees := b.repairTrees(r, last)
 	if trees && !b.finishTrees(r, last, strict) {
@@ -73,18 +66,18 @@ func NewRepair(g *fabric.Graph, installed, final *route.Tables, r *Fitted, o Opt
 	for k := range p.Stages {
 		p.content.groups(&p.Stages[k], k)
 	}
-	switch {
-	case late && strict:
-		b.lateDrain(&p.Stages[at[1]-1], max(r.hops, 2))
-	case !strict:
-		p.Risk = b.repairRisk(r, late, trees)
+	if !strict {
+		p.Risk = b.repairRisk(r, late && !r.proved(), trees)
+	} else if late && !r.proved() {
+		b.lateDrain(&p.Stages[at[1]-1], r)
 	}
 	b.compactRepair()
+	if late && r.Guarded && len(ch.lanes) > 0 {
+		b.before(Stage{SL2VL: ch.lanes}) // from here on switches discard what could close a cycle
+	}
 	p.Reason = b.repairReason(r, strict)
-	if r.Past && strict {
-		if !b.outlast() {
-			return nil
-		}
+	if r.Past && strict && !b.outlast() {
+		return nil
 	}
 	b.total()
 	done := *r
@@ -92,14 +85,40 @@ func NewRepair(g *fabric.Graph, installed, final *route.Tables, r *Fitted, o Opt
 	return p
 }
 
+// repairLanes puts the SL-to-VL tables into a stage, but for guards, which have a stage of their
+// own. It is false if they may not change.
+func (b *builder) repairLanes(r *Fitted, at []int, late bool) bool {
+	lanes := b.ch.lanes
+	switch {
+	case late && r.Guarded:
+	case late:
+		b.p.Stages[at[1]].SL2VL = lanes
+	case len(lanes) > 0 && !r.Lanes:
+		return false
+	case len(lanes) > 0:
+		b.p.Stages[0].SL2VL = lanes
+	}
+	return true
+}
+
 // canWait reports whether the second step can wait until no packet follows old
 // entries or service levels.
-func (r *Fitted) canWait() bool { return r.Tables != nil && !r.Stale && r.NewLevels == 0 }
+func (r *Fitted) canWait() bool {
+	return r.Tables != nil && !r.Stale && (r.NewLevels == 0 || r.Guarded)
+}
 
-// lateDrain waits after a stage until no packet follows entries before it; hops is
-// the least that packets may still go.
-func (b *builder) lateDrain(st *Stage, hops int) {
-	if st.DrainHops = hops; !b.x.single() {
+// needsEnd reports whether something must leave before the plan is proved.
+func (r *Fitted) needsEnd(late bool) bool { return r.Stale || late && !r.proved() }
+
+// proved reports whether the second step needs no wait.
+func (r *Fitted) proved() bool { return r.Guarded && !r.waits }
+
+// lateDrain waits after a stage until no packet follows entries before it, or with guards until
+// none waits for an output that it found before it.
+func (b *builder) lateDrain(st *Stage, r *Fitted) {
+	if st.DrainHops = max(r.hops, 2); r.Guarded {
+		st.DrainHops = 1
+	} else if !b.x.single() {
 		b.x.build()
 		st.DrainHops = max(st.DrainHops, b.x.longest(b.ch.lids, mixed, b.o.Workers))
 	}
@@ -180,40 +199,6 @@ func (b *builder) treesAlone(r *Fitted, last int) bool {
 	return true
 }
 
-// repairRisk is what may happen because nothing waits, nil if nothing can.
-func (b *builder) repairRisk(r *Fitted, late, trees bool) *Risk {
-	risk := &Risk{Worst: b.drain(1)}
-	switch {
-	case late:
-		risk.Cycle, risk.Why = r.Cycle, lateRisk(r)
-	case r.Stale:
-		risk.Why = "hosts may use service levels that they learned earlier, which are not proved on the installed entries"
-	case r.Past:
-		risk.Cycle, risk.Why = r.circle, "packets in flight may follow recent tables"
-	case trees:
-		risk.Why = "multicast packets in flight may meet new trees"
-	default:
-		return nil
-	}
-	return risk
-}
-
-// lateRisk is the risk of a second step that does not wait.
-func lateRisk(r *Fitted) string {
-	switch {
-	case r.Tables == nil && r.Left == 0:
-		return "the installed tables can deadlock, and do not mix with those that replace them"
-	case r.Tables == nil:
-		return "the tables that connect the rest do not mix with those installed"
-	case r.NewLevels > 0:
-		return fmt.Sprintf("hosts have yet to learn new service levels (destinations: %d), and packets in flight to %d broken pairs may meet new entries",
-			r.NewLevels, r.Late)
-	case r.Late == 0:
-		return "packets in flight to switches that cannot be reached may meet new entries"
-	}
-	return fmt.Sprintf("packets in flight to %d broken pairs may meet new entries", r.Late)
-}
-
 // writtenOnce returns first without the entries that final changes again: those that first
 // drops only until packets have drained, and those that it would write temporarily. Without a
 // wait between the two they gain nothing, and write blocks twice.
@@ -272,12 +257,18 @@ func (b *builder) outlast() bool {
 		return false
 	}
 	if wait > 0 {
-		p.Stages = slices.Insert(p.Stages, 0, Stage{Drain: wait, DrainHops: hops})
-		p.steps = slices.Insert(p.steps, 0, p.installed)
-		p.content.later()
+		b.before(Stage{Drain: wait, DrainHops: hops})
 		p.Reason += "; packets that met the tables before must leave first"
 	}
 	return true
+}
+
+// before puts a stage that writes no entries before all others.
+func (b *builder) before(st Stage) {
+	p := b.p
+	p.Stages = slices.Insert(p.Stages, 0, st)
+	p.steps = slices.Insert(p.steps, 0, p.installed)
+	p.content.later()
 }
 
 // steps makes a stage of each step.
@@ -482,41 +473,4 @@ func (b *builder) compactRepair() {
 			}
 		}
 	}
-}
-
-func (b *builder) repairReason(r *Fitted, strict bool) string {
-	p := b.p
-	n := r.Broken - r.Late - r.Left
-	var parts []string
-	switch {
-	case r.Lanes:
-		parts = append(parts, "SL-to-VL tables change first, which the installed entries work on too")
-	case r.Lifted:
-		parts = append(parts, fmt.Sprintf("%d of %d destinations that wait move to other lanes, where their entries can change", r.Levels, r.Waiting))
-	case r.Balanced:
-		parts = append(parts, fmt.Sprintf("%d entries lead around the busiest channels now", r.Entries))
-	case len(r.LIDs) == 0 && r.Tables != nil:
-		parts = append(parts, fmt.Sprintf("%d destinations take their wanted entries, %d keep others until packets have left", r.Moved, r.Waiting))
-	case n > 0:
-		parts = append(parts, fmt.Sprintf("%d broken pairs are connected by entries that mix with all others", n))
-	}
-	switch {
-	case r.Tables == nil && r.Left > 0:
-		parts = append(parts, fmt.Sprintf("%d broken pairs need tables that do not mix with those installed, which follow immediately", r.Left))
-	case r.Tables == nil:
-		parts = append(parts, "the installed tables can deadlock, so the wanted ones follow immediately")
-	case r.NewLevels > 0:
-		parts = append(parts, fmt.Sprintf("%d by entries that do not mix with packets in flight, on new service levels where none in use will do (destinations: %d)", r.Late, r.NewLevels))
-	case r.Late > 0 && strict:
-		parts = append(parts, fmt.Sprintf("%d when packets have left that their entries do not mix with", r.Late))
-	case r.Late > 0:
-		parts = append(parts, fmt.Sprintf("%d by entries that do not mix with packets in flight", r.Late))
-	}
-	if len(p.Groups) > 0 {
-		parts = append(parts, fmt.Sprintf("%d multicast trees are cut to their unchanged part, then completed", len(p.Groups)))
-	}
-	if len(parts) == 0 {
-		return "paths to switches are repaired"
-	}
-	return strings.Join(parts, "; ")
 }

@@ -39,6 +39,7 @@ type seeker struct {
 	head, link []int32
 	tried      []bool                     // by channel
 	turned     []bool                     // by switch
+	lost       bool                       // an SL-to-VL table discards what was sent on since it was cleared
 	queue      heap.Heap[int32, struct{}] // channels that cut-off switches may take: cost, then channel
 }
 
@@ -59,6 +60,16 @@ func (f *fitter) search(l ib.LID) bool { return f.seek(l, false) }
 // searchSome is search that connects as many as it can.
 func (f *fitter) searchSome(l ib.LID) { f.seek(l, true) }
 
+// take has switch u take channel c to l if that closes no cycle. It returns how many switches that
+// connects.
+func (f *fitter) take(l ib.LID, u, c int32) int {
+	f.w.edges = f.w.edges[:0]
+	if !f.s.attach(l, u, c) || !f.insert() {
+		return 0
+	}
+	return f.s.connected(l, u, c)
+}
+
 func (f *fitter) seek(l ib.LID, some bool) bool {
 	x, s, w := f.x, f.s, f.w
 	if f.broken[l] < 0 {
@@ -75,13 +86,7 @@ func (f *fitter) seek(l ib.LID, some bool) bool {
 	}
 	s.begin(l, d, port, mixed)
 	left := int(f.broken[l])
-	attach := func(u, c int32) {
-		w.edges = w.edges[:0]
-		s.attach(l, u, c)
-		if f.insert() {
-			left -= s.connected(l, u, c)
-		}
-	}
+	attach := func(u, c int32) { left -= f.take(l, u, c) }
 	if !s.good[d] {
 		attach(d, -1)
 	}
@@ -211,7 +216,7 @@ func (s *seeker) turn(l ib.LID, d int32) bool {
 				continue
 			}
 			w.edges = w.edges[:0]
-			if s.attach(l, v, c); !f.insert() {
+			if !s.attach(l, v, c) || !f.insert() {
 				continue
 			}
 			s.connected(l, v, c)
@@ -346,6 +351,7 @@ func (s *seeker) passIn(in *slot, c1 int32, port uint8, c2 int32, to *slot, edge
 			continue
 		}
 		lanes := x.lanesOf(c2, port, ib.SL(sl), oldLanes)
+		s.lost = s.lost || lanes == 0
 		if to != nil {
 			to.levels |= 1 << sl
 			to.lanes[sl] |= lanes
@@ -364,14 +370,17 @@ func (s *seeker) passIn(in *slot, c1 int32, port uint8, c2 int32, to *slot, edge
 // attach collects the dependencies at switch u if it takes channel c to l (-1:
 // delivers): those of its own packets, and of packets that installed and recent
 // entries bring to it.
-func (s *seeker) attach(l ib.LID, u, c int32) {
+// It reports false if an SL-to-VL table discards some of them.
+func (s *seeker) attach(l ib.LID, u, c int32) bool {
 	if c < 0 {
-		return
+		return true
 	}
+	s.lost = false
 	var out slot
 	s.inject(&out, l, u, c)
 	s.arrivals(l, u, c, &out, true)
 	s.follow(u, c, &out, false)
+	return !s.lost
 }
 
 // arrivals sends the packets that installed, recent and new entries bring to switch u by

@@ -52,6 +52,20 @@ func planned(g *fabric.Graph, installed *route.Tables, p *transition.Plan) *time
 	return tl
 }
 
+// guarded has hosts use the levels of final in the end, and switches discard by its SL-to-VL
+// tables from the stage on that writes them.
+func (tl *timeline) guarded(p *transition.Plan, final *route.Tables) {
+	last := tl.states[len(tl.states)-1]
+	last.SL, last.Class, last.NumClasses = final.SL, final.Class, final.NumClasses
+	for k := range p.Stages {
+		if len(p.Stages[k].SL2VL) > 0 {
+			for _, t := range tl.states[k+1:] {
+				t.Lanes = final.Lanes
+			}
+		}
+	}
+}
+
 // place is where a packet is: on a channel, since stage.
 type place struct {
 	c     int32
@@ -94,21 +108,23 @@ func (tl *timeline) check(n int) string {
 		} else if b := tl.before; b != nil && int(l) < len(b.LIDOwner) && b.LIDOwner[l] != fabric.NoLID {
 			anywhere = b.EndPorts[b.LIDOwner[l]].Type != ib.NodeSwitch
 		}
-		byLevel := map[ib.SL][]int32{}
+		byLevel, told := map[ib.SL][]int32{}, map[ib.SL][]int32{}
 		for s := range int32(len(g.Switches)) {
 			if anywhere || hasCA[s] {
 				a, b := tl.states[0].PathSL(s, l), tl.states[n].PathSL(s, l)
 				byLevel[a] = append(byLevel[a], s)
 				if b != a {
-					byLevel[b] = append(byLevel[b], s)
+					told[b] = append(told[b], s)
 				}
 			}
 		}
-		for sl, from := range byLevel {
-			if bad := tl.follow(l, sl, from, n, func(a, b place) {
-				deps[[2]int64{int64(a.c)*lanes + int64(a.lane), int64(b.c)*lanes + int64(b.lane)}] = true
-			}); bad != "" {
-				return bad
+		for first, starts := range map[int]map[ib.SL][]int32{0: byLevel, max(n-1, 0): told} {
+			for sl, from := range starts {
+				if bad := tl.follow(l, sl, from, first, n, func(a, b place) {
+					deps[[2]int64{int64(a.c)*lanes + int64(a.lane), int64(b.c)*lanes + int64(b.lane)}] = true
+				}); bad != "" {
+					return bad
+				}
 			}
 		}
 	}
@@ -136,9 +152,9 @@ func (tl *timeline) check(n int) string {
 	return ""
 }
 
-// follow visits all places that packets of one level from some switches to l
-// can come to, and reports what leads to what.
-func (tl *timeline) follow(l ib.LID, sl ib.SL, from []int32, n int, dep func(a, b place)) string {
+// follow visits all places that packets of one level from some switches to l, sent
+// from stage first on, can come to, and reports what leads to what.
+func (tl *timeline) follow(l ib.LID, sl ib.SL, from []int32, first, n int, dep func(a, b place)) string {
 	g := tl.g
 	state := map[place]int{}
 	sends := func(s int32, in uint8, stage int, fn func(b place)) {
@@ -160,8 +176,8 @@ func (tl *timeline) follow(l ib.LID, sl ib.SL, from []int32, n int, dep func(a, 
 		ok := true
 		h := g.Channels[a.c]
 		sends(h.To, h.InPort, a.stage, func(b place) {
-			if b.lane == 15 || !ok {
-				return
+			if b.lane == 15 || !ok || g.Channels[b.c].OutPort == h.InPort {
+				return // switches discard what would leave by the port it came in by (IBA §16.1.3.5)
 			}
 			dep(a, b)
 			if state[b] == 1 || state[b] == 0 && !visit(b) {
@@ -173,7 +189,7 @@ func (tl *timeline) follow(l ib.LID, sl ib.SL, from []int32, n int, dep func(a, 
 	}
 	for _, s := range from {
 		bad := false
-		for k := range max(n, 1) {
+		for k := first; k < max(n, 1); k++ {
 			sends(s, 0, k, func(b place) {
 				if b.lane != 15 && state[b] == 0 && !visit(b) {
 					bad = true

@@ -54,25 +54,30 @@ func (m *StagedLanes) Over(g *fabric.Graph, base *route.Lanes) (*route.Lanes, bo
 	if len(m.Wrote) == 0 {
 		return base, true
 	}
-	l := &route.Lanes{Index: make([][]uint8, len(g.Switches)), Stride: make([]uint16, len(g.Switches))}
+	l := &route.Lanes{Index: make([][]uint8, len(g.Switches)), Stride: make([]uint16, len(g.Switches)), Guards: base == nil || base.Guards}
 	at := map[[16]ib.VL]uint8{}
 	for s := range g.Switches {
 		sw := &g.Switches[s]
 		n := int(sw.NumPorts) + 1
 		l.Stride[s], l.Index[s] = uint16(n), make([]uint8, n*n)
 		for out := range n {
-			vls := uint8(1)
+			vls, link := uint8(1), false
 			if c := g.PortChannel[s][out]; c >= 0 {
-				vls = max(g.Channels[c].VLs, 1)
+				vls, link = max(g.Channels[c].VLs, 1), true
 			}
 			for in := range n {
 				row, ok := m.Wrote[LaneKey{Node: sw.GUID, In: uint8(in), Out: uint8(out)}]
+				if !ok && !link && (base == nil || base.Row(int32(s), uint8(in), uint8(out)) == nil) {
+					l.Index[s][in*n+out] = route.Modulo
+					continue
+				}
 				if !ok {
 					row = SLtoVL(base, int32(s), uint8(in), uint8(out), vls)
 				}
+				l.Guards = l.Guards && guarded(&row, vls)
 				k, ok := at[row]
 				if !ok {
-					if len(l.Rows) == 256 {
+					if len(l.Rows) == route.Modulo {
 						return nil, false
 					}
 					k = uint8(len(l.Rows))
@@ -86,6 +91,17 @@ func (m *StagedLanes) Over(g *fabric.Graph, base *route.Lanes) (*route.Lanes, bo
 	return l, true
 }
 
+// guarded reports whether a table is the level modulo the lanes of the link, but for levels that it
+// discards.
+func guarded(row *smp.SLtoVL, vls uint8) bool {
+	for sl, v := range row {
+		if v != ib.VL(uint8(sl)%vls) && v != 15 {
+			return false
+		}
+	}
+	return true
+}
+
 // Clone copies the acknowledged tables, for a job to read while the manager writes more.
 func (m *StagedLanes) Clone() StagedLanes {
 	c := NewStagedLanes()
@@ -96,8 +112,10 @@ func (m *StagedLanes) Clone() StagedLanes {
 // SLtoVL is the table of switch s for packets from port in to port out: that of l, or where l has
 // none the service level modulo the lanes of the link.
 func SLtoVL(l *route.Lanes, s int32, in, out, vls uint8) (t smp.SLtoVL) {
-	if l != nil && int(s) < len(l.Index) && int(max(in, out)) < int(l.Stride[s]) {
-		return smp.SLtoVL(l.Rows[l.Index[s][int(in)*int(l.Stride[s])+int(out)]])
+	if l != nil {
+		if row := l.Row(s, in, out); row != nil {
+			return smp.SLtoVL(*row)
+		}
 	}
 	for sl := range t {
 		t[sl] = ib.VL(uint8(sl) % vls)

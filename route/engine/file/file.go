@@ -406,7 +406,7 @@ func (l *loader) used() int {
 		c := &l.g.Channels[i]
 		for in := range int(l.g.Switches[c.From].NumPorts) + 1 {
 			for sl, is := range levels {
-				if vl := l.t.Lanes.VL(c.From, uint8(in), c.OutPort, ib.SL(sl)); is && vl < 15 {
+				if vl := l.t.VL(c.From, uint8(in), c.OutPort, ib.SL(sl), 15); is && vl < 15 {
 					top = max(top, int(vl))
 				}
 			}
