@@ -67,6 +67,9 @@ type Port struct {
 	SM     mad.Addr // where the SA is: LID, SL and P_Key index; QP 1
 	GIDs   []ib.GID // the first is the port's own
 	PKeys  []ib.PKey
+	// Deaf: no Report reaches the port, because another program receives them. The SA is not
+	// asked for any.
+	Deaf bool
 }
 
 // Event is what Step takes: one of SetPort, Reregister, Ask, Received, Timer, Flush.

@@ -152,7 +152,7 @@ func (c *Core) setPort(p *Port) {
 	p.SM.QP = 1
 	p.GIDs, p.PKeys = slices.Clone(p.GIDs), slices.Clone(p.PKeys)
 	c.port = *p
-	own := old.LID != p.LID || old.LMC != p.LMC || !slices.Equal(old.GIDs, p.GIDs) || !slices.Equal(old.PKeys, p.PKeys)
+	own := old.Deaf != p.Deaf || old.LID != p.LID || old.LMC != p.LMC || !slices.Equal(old.GIDs, p.GIDs) || !slices.Equal(old.PKeys, p.PKeys)
 	if own && c.cache.len() > 0 {
 		n := c.cache.removeIf(func(*entry) bool { return true })
 		c.stats.Flushed += uint64(n)
@@ -187,6 +187,9 @@ func (c *Core) gap(why string) {
 	c.eng.Cancel(generationToken, generationToken)
 	c.changes.restart()
 	c.inform.restart()
+	if c.port.Deaf {
+		c.changes.want(c) // otherwise when the subscriptions are settled
+	}
 	c.notice("gap", "%s; notices may have been missed: %d entries are suspect", why, c.cache.len())
 }
 

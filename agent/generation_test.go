@@ -76,6 +76,32 @@ func TestManagerContinues(t *testing.T) {
 	f.want(5, 1, agent.Found, agent.FromSA)
 }
 
+// TestDeaf: a port that no Report reaches subscribes to none; generations keep its entries.
+func TestDeaf(t *testing.T) {
+	cfg := agent.Defaults()
+	for _, history := range []uint64{0, 7} {
+		f := newFixture(t, cfg)
+		f.history = history
+		p := port(smLID)
+		p.Deaf = true
+		informs := f.informs
+		f.step(agent.SetPort{Port: p})
+		f.run(time.Second)
+		f.want(1, 1, agent.Found, agent.FromSA)
+		f.want(1, 0, agent.Found, agent.FromCache)
+		f.run(cfg.VerifyTime + time.Second)
+		if history == 0 {
+			f.want(1, 1, agent.Found, agent.FromSA)
+		} else {
+			f.run(cfg.MaxAge)
+			f.want(1, 0, agent.Found, agent.FromCache)
+		}
+		if f.informs != informs {
+			t.Errorf("%d subscriptions", f.informs-informs)
+		}
+	}
+}
+
 // TestReportedGenerations: a Report that follows the cache's generation costs nothing more; one
 // that shows a lost Report, or that names no path, costs one question.
 func TestReportedGenerations(t *testing.T) {

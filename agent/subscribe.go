@@ -74,7 +74,7 @@ func (x *informs) settled() bool {
 
 // nextTimer is when act has something to do.
 func (x *informs) nextTimer(c *Core) mad.Time {
-	if !c.reachable() {
+	if !c.reachable() || c.port.Deaf {
 		return mad.Never
 	}
 	return x.at
@@ -82,7 +82,7 @@ func (x *informs) nextTimer(c *Core) mad.Time {
 
 // act asks for the subscriptions that are due.
 func (x *informs) act(c *Core) {
-	if !c.reachable() || c.now < x.at {
+	if c.now < x.nextTimer(c) {
 		return
 	}
 	refused := slices.Contains(x.state[:], informRefused)

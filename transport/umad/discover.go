@@ -106,9 +106,8 @@ func (d *Device) read(sys string) {
 	d.NodeGUID = ib.GUID(readGroups(ca, "node_guid"))
 	d.NodeDesc = readText(ca, "node_desc")
 	d.LinkLayer = readText(port, "link_layer")
-	d.LID, d.LMC = ib.LID(readNum(port, "lid")), uint8(readNum(port, "lid_mask_count"))
-	d.SMLID, d.SMSL = ib.LID(readNum(port, "sm_lid")), ib.SL(readNum(port, "sm_sl"))
-	d.State, d.PhysState = ib.PortState(readNum(port, "state")), ib.PhysState(readNum(port, "phys_state"))
+	d.readAddress(sys)
+	d.PhysState = ib.PhysState(readNum(port, "phys_state"))
 	d.CapMask, d.Rate = uint32(readNum(port, "cap_mask")), readText(port, "rate")
 	d.GIDs, d.PKeys = nil, nil
 	for i := range 256 {
@@ -131,6 +130,14 @@ func (d *Device) read(sys string) {
 		}
 		d.PKeys = append(d.PKeys, ib.PKey(parseNum(s)))
 	}
+}
+
+// readAddress reads what another subnet manager may change at any time.
+func (d *Device) readAddress(sys string) {
+	port := filepath.Join(sys, "class", "infiniband", d.CA, "ports", strconv.Itoa(d.Port))
+	d.LID, d.LMC = ib.LID(readNum(port, "lid")), uint8(readNum(port, "lid_mask_count"))
+	d.SMLID, d.SMSL = ib.LID(readNum(port, "sm_lid")), ib.SL(readNum(port, "sm_sl"))
+	d.State = ib.PortState(readNum(port, "state"))
 }
 
 // DefaultPKeyIndex is the index of the default partition, which management

@@ -208,12 +208,18 @@ func (p *Port) Device() Device { return p.dev }
 // Refresh reads the port's current state (LID, state, tables) from sysfs.
 func (p *Port) Refresh() Device {
 	d := p.dev
-	sys := p.opts.Sys
-	if sys == "" {
-		sys = DefaultSys
-	}
-	d.read(sys)
+	d.read(p.sys())
 	return d
+}
+
+// RefreshAddress reads only LID, LMC, SMLID, SMSL and State, some ten times as fast.
+func (p *Port) RefreshAddress(d *Device) { d.readAddress(p.sys()) }
+
+func (p *Port) sys() string {
+	if p.opts.Sys == "" {
+		return DefaultSys
+	}
+	return p.opts.Sys
 }
 
 // PortGUID implements mad.Transport.
