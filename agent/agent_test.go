@@ -185,15 +185,49 @@ func TestSilentSA(t *testing.T) {
 	if !f.core.Stats().Silent {
 		t.Fatal("the SA is not known to be silent")
 	}
-	// A path that is fresh needs no SA; one that is suspect is served while there is none.
-	f.want(1, 0, agent.Found, agent.FromCache)
-	f.step(agent.Reregister{})
+	// The subscriptions could not be renewed: what is cached is suspect, and served all the same.
 	f.want(1, 0, agent.Found, agent.FromStale)
 	f.silent = false
-	f.run(2 * time.Minute)
+	f.run(5 * time.Second)
 	f.want(1, 0, agent.Found, agent.FromCache) // the query behind the stale answer was answered
 	if f.core.Stats().Silent {
 		t.Fatal("the SA is still taken as silent")
+	}
+}
+
+// TestSilentSAReturns: an SA that was silent may have lost the subscriptions, so it is asked for
+// them until it answers, even if no program asks for a path.
+func TestSilentSAReturns(t *testing.T) {
+	f := newFixture(t, agent.Defaults())
+	f.want(1, 1, agent.Found, agent.FromSA)
+	f.silent = true
+	f.want(2, 0, agent.TimedOut, agent.FromNone)
+	f.run(20 * time.Second)
+	if s := f.core.Stats(); s.Subscribed || s.Suspect != 1 || !s.Silent {
+		t.Fatalf("%+v", s)
+	}
+	f.want(1, 0, agent.Found, agent.FromStale)
+	f.silent = false
+	f.run(time.Minute)
+	if s := f.core.Stats(); !s.Subscribed || s.Silent {
+		t.Fatalf("%+v", s)
+	}
+}
+
+// TestReturnHurries: when the SA answers again, queries in flight do not wait for the end of
+// their tries.
+func TestReturnHurries(t *testing.T) {
+	f := newFixture(t, agent.Defaults())
+	f.silent = true
+	f.want(2, 0, agent.TimedOut, agent.FromNone)
+	f.run(5 * time.Second)
+	f.ask(2, time.Minute)
+	f.run(800 * time.Millisecond) // its last try was sent
+	f.silent = false
+	f.step(agent.Reregister{})
+	f.run(10 * time.Millisecond)
+	if a := f.answers[f.tokens]; a.Result != agent.Found || a.Source != agent.FromSA {
+		t.Fatalf("%+v", a)
 	}
 }
 

@@ -200,7 +200,9 @@ func (c *Core) received(p *mad.Packet) {
 
 // done takes the end of a request of the engine.
 func (c *Core) done(d mad.Completion) {
-	c.heard(&d)
+	if c.heard(&d) {
+		defer c.resubmit() // the tries in flight were lost
+	}
 	if d.Token == generationToken {
 		c.changes.done(c, &d)
 		return
@@ -253,23 +255,25 @@ func (c *Core) unanswered(p *pending) {
 }
 
 // heard notes whether the SA answers. A request that it left unanswered says nothing if it
-// answered another one since.
-func (c *Core) heard(d *mad.Completion) {
+// answered another one since. returned: it had been silent.
+func (c *Core) heard(d *mad.Completion) (returned bool) {
 	silent := mad.Unanswered(d.Err)
 	if !silent {
 		c.heardAt = c.now
 	} else if c.now.Add(-d.Elapsed) < c.heardAt {
-		return
+		return false
 	}
 	if silent == c.silent {
-		return
+		return false
 	}
 	c.silent = silent
-	if silent {
-		c.notice("sa_silent", "the SA at LID %d does not answer: cached paths are served for %v beyond their age", c.port.SM.LID, c.cfg.StaleTime)
-	} else {
+	if !silent {
 		c.notice("sa_answers", "the SA at LID %d answers", c.port.SM.LID)
+		return true
 	}
+	c.inform.probe(c)
+	c.notice("sa_silent", "the SA at LID %d does not answer: cached paths are served for %v beyond their age", c.port.SM.LID, c.cfg.StaleTime)
+	return false
 }
 
 // check evaluates a response: it must have the components of the question.

@@ -205,9 +205,9 @@ func (c *Core) abandon() {
 	}
 }
 
-// resubmit sends all queries to where the SA is now.
+// resubmit sends all queries anew, to where the SA is now.
 func (c *Core) resubmit() {
-	c.eng.CancelAll()
+	c.eng.Cancel(1, c.tokens)
 	for _, p := range c.inOrder() {
 		c.submit(p)
 	}

@@ -56,6 +56,10 @@ func newInforms() informs { return informs{pause: minRetry} }
 // restart asks for all subscriptions anew, at once.
 func (x *informs) restart() { *x = newInforms() }
 
+// probe renews the subscriptions soon: an SA that does not answer may be another one when it
+// answers again.
+func (x *informs) probe(c *Core) { x.at = min(x.at, c.now.Add(minRetry)) }
+
 // confirmed reports whether the SA confirmed all subscriptions. A renewal under way does not
 // count against it.
 func (x *informs) confirmed() bool {
