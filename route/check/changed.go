@@ -136,8 +136,12 @@ func (u *update) bandChanges(lists [][]uint16, b int) {
 		if len(x) == len(y) && bytes.Equal(x, y) {
 			continue
 		}
-		for l := max(lo, 1); l < lo+route.BlockLen; l++ {
-			if u.old.effective(int32(s), l) != u.now.effective(int32(s), l) {
+		end := min(lo+len(x), lo+len(y), int(u.now.t.TopLID)+1) // rows have the same lengths
+		if limit := int(u.now.g.Switches[s].LinearFDBCap); limit > 0 {
+			end = min(end, limit)
+		}
+		for l := max(lo, 1); l < end; l++ {
+			if x[l-lo] != y[l-lo] {
 				lists[s] = append(lists[s], uint16(l))
 			}
 		}

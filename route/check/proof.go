@@ -161,7 +161,7 @@ func newUpdate(p *Proof, g *fabric.Graph, d *fabric.Delta, t *route.Tables, o Op
 	u := &update{p: p, d: d, old: old, o: o}
 	wires := fabric.SameWires(g, p.g)
 	if wires {
-		u.now, u.shape = old.with(g, t), p.st.shape
+		u.now, u.shape = old.with(g, t, d.LIDs), p.st.shape
 	} else {
 		route.ForEach(o.Workers, 2, func(_, i int) {
 			if i == 0 {
@@ -226,13 +226,17 @@ func sameLanes(a, b *route.Lanes) bool {
 		slices.EqualFunc(a.Index, b.Index, func(x, y []uint8) bool { return slices.Equal(x, y) })
 }
 
-// with is j for other tables, and a graph with the same channels.
-func (j *verifier) with(g *fabric.Graph, t *route.Tables) *verifier {
+// with is j for other tables, and a graph with the same channels in which LIDs have other owners.
+func (j *verifier) with(g *fabric.Graph, t *route.Tables, lids []ib.LID) *verifier {
 	k := *j
 	k.g, k.t = g, t
 	k.top = int(max(g.TopLID, t.TopLID))
 	k.lanes = 1
-	if g != j.g {
+	switch {
+	case g == j.g:
+	case len(g.EndPorts) == len(j.g.EndPorts) && len(lids) < len(g.EndPorts)/16 && sameEnds(g, j.g):
+		k.moveLIDs(j, lids)
+	default:
 		k.settleLIDs()
 	}
 	k.chooseMode()
@@ -418,13 +422,12 @@ func (u *update) proof() *Proof {
 
 // disconnected counts the pairs without a physical path.
 func (j *verifier) disconnected() (n int64) {
-	for _, e := range j.g.LIDOwner {
-		switch {
-		case e == fabric.NoLID:
-		case j.g.EndPorts[e].Switch < 0:
-			n += j.total - j.lidsOf[e]
-		default:
-			n += j.total - j.inComp[j.comp[j.g.EndPorts[e].Switch]]
+	for s, k := range j.lidsAt {
+		n += k * (j.total - j.inComp[j.comp[s]])
+	}
+	for e, k := range j.lidsOf {
+		if j.g.EndPorts[e].Switch < 0 {
+			n += k * (j.total - k)
 		}
 	}
 	return n

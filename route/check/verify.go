@@ -3,6 +3,7 @@ package check
 import (
 	"fmt"
 	"math/bits"
+	"slices"
 
 	"heddle/fabric"
 	"heddle/ib"
@@ -228,6 +229,47 @@ func (j *verifier) settleLIDs() {
 	j.inComp = make([]int64, len(j.inComp))
 	for s, k := range j.lidsAt {
 		j.inComp[j.comp[s]] += k
+	}
+}
+
+// sameEnds reports whether two graphs have the same end ports at the same places.
+func sameEnds(g, h *fabric.Graph) bool {
+	if len(g.EndPorts) > 0 && &g.EndPorts[0] == &h.EndPorts[0] {
+		return true
+	}
+	for e := range g.EndPorts {
+		if a, b := &g.EndPorts[e], &h.EndPorts[e]; a.GUID != b.GUID || a.Switch != b.Switch || a.Type != b.Type {
+			return false
+		}
+	}
+	return true
+}
+
+// moveLIDs is settleLIDs for the graph of was with other owners of some LIDs.
+func (j *verifier) moveLIDs(was *verifier, lids []ib.LID) {
+	j.lidsAt, j.casAt, j.lidsOf = slices.Clone(j.lidsAt), slices.Clone(j.casAt), slices.Clone(j.lidsOf)
+	j.inComp = slices.Clone(j.inComp)
+	count := func(g *fabric.Graph, l ib.LID, n int64) {
+		if int(l) >= len(g.LIDOwner) || g.LIDOwner[l] == fabric.NoLID {
+			return
+		}
+		e := g.LIDOwner[l]
+		had := j.lidsOf[e] > 0
+		j.total += n
+		j.lidsOf[e] += n
+		p := &g.EndPorts[e]
+		if p.Switch < 0 {
+			return
+		}
+		j.lidsAt[p.Switch] += n
+		j.inComp[j.comp[p.Switch]] += n
+		if has := j.lidsOf[e] > 0; p.Type != ib.NodeSwitch && has != had {
+			j.casAt[p.Switch] += int32(n)
+		}
+	}
+	for _, l := range lids {
+		count(was.g, l, -1)
+		count(j.g, l, 1)
 	}
 }
 

@@ -31,12 +31,12 @@ func TestLinearKnown(t *testing.T) {
 		t.Errorf("a switch that forwards nothing: %v", r)
 	}
 	l.Top = 2*route.BlockLen - 1
-	l.Set(1, block(7))
+	l.Set(1, block(7), nil)
 	if l.Installed() != nil {
 		t.Error("block 0 is in force and not known")
 	}
-	l.Set(0, block(5))
-	l.Set(3, block(9))
+	l.Set(0, block(5), nil)
+	l.Set(3, block(9), nil)
 	if r := l.Installed(); len(r) != 2*route.BlockLen || r[0] != 5 || r[route.BlockLen] != 7 {
 		t.Errorf("row of %d", len(r))
 	}
@@ -44,7 +44,7 @@ func TestLinearKnown(t *testing.T) {
 	if l.Installed() != nil {
 		t.Error("block 1 is in force and forgotten")
 	}
-	l.Set(1, block(8))
+	l.Set(1, block(8), nil)
 	if l.ForgetAbove(l.Top); BitGet(l.Known, 3) || !BitGet(l.Known, 1) {
 		t.Error("what is above the top is to be forgotten, no more")
 	}
@@ -58,11 +58,11 @@ func TestLinearShared(t *testing.T) {
 	shared := bytes.Repeat([]byte{1}, 2*route.BlockLen)
 	l := &Linear{Top: 2*route.BlockLen - 1}
 	l.Adopt(shared)
-	l.Set(0, block(1))
+	l.Set(0, block(1), nil)
 	if &l.Row[0] != &shared[0] {
 		t.Error("the same content made a copy")
 	}
-	l.Set(0, block(2))
+	l.Set(0, block(2), nil)
 	if shared[0] != 1 || l.Installed() != nil && l.Installed()[0] != 2 {
 		t.Error("the shared row was written")
 	}
@@ -80,13 +80,13 @@ func TestLinearMoves(t *testing.T) {
 		l, own := &Linear{Top: tb.TopLID}, &Linear{Top: tb.TopLID}
 		for b := range blocks {
 			for _, x := range []*Linear{l, own} {
-				x.Set(b, (*[route.BlockLen]byte)(tb.Part(at, b)))
+				x.Set(b, (*[route.BlockLen]byte)(tb.Part(at, b)), nil)
 			}
 		}
 		l.Adopt(tb.LFT[at])
-		write := func(b int, data []byte) {
-			l.Set(b, (*[route.BlockLen]byte)(data))
-			own.Set(b, (*[route.BlockLen]byte)(data))
+		write := func(b int, data, same []byte) {
+			l.Set(b, (*[route.BlockLen]byte)(bytes.Clone(data)), same)
+			own.Set(b, (*[route.BlockLen]byte)(data), nil)
 		}
 		set := tb // what the switch is to hold
 		for step := range 60 {
@@ -97,7 +97,7 @@ func TestLinearMoves(t *testing.T) {
 					l.Forget(b)
 					own.Forget(b)
 				}
-				write(b, block(byte(rnd(3)))[:])
+				write(b, block(byte(rnd(3)))[:], nil)
 			case 1:
 				flat := set.Flat()
 				if l.Flatten(set, flat); l.newer() {
@@ -110,10 +110,10 @@ func TestLinearMoves(t *testing.T) {
 				b := lid / route.BlockLen
 				acked := rnd(6) > 0
 				if acked {
-					write(b, now.Part(at, b))
+					write(b, now.Part(at, b), now.Part(at, b))
 				}
 				follows := l.Shared && l.Full && set.HasRow(at, l.Row) && (l.tables == set || l.tables == nil && !set.Banded())
-				follows = follows && len(l.patch) == 0 || len(l.patch) == 1 && l.patch[uint16(b)] != nil && follows
+				follows = follows && len(l.patch) == 0 || len(l.patch) == 1 && l.patch[0].block == int32(b) && follows
 				l.Follow(set, now, at, []uint16{uint16(b)})
 				if follows && acked && (l.tables != now || len(l.patch) > 0) {
 					t.Fatalf("HEDDLE_SEED=%d step %d: it does not hold the tables of the move", seed, step)

@@ -5,6 +5,7 @@ package forward
 
 import (
 	"bytes"
+	"slices"
 
 	"heddle/ib"
 	"heddle/mad"
@@ -29,7 +30,13 @@ type Linear struct {
 	tables *route.Tables // banded tables that have Row among their rows; nil: none
 	at     int32         // the switch there
 	// patch has blocks that are newer than both; only where Row is shared.
-	patch map[uint16]*[route.BlockLen]byte
+	patch []patch
+}
+
+// patch is a block of which data, which is not changed any more, is known.
+type patch struct {
+	block int32
+	data  []byte
 }
 
 // maxPatch is how many blocks of a shared row may be newer than the row before it is copied.
@@ -55,8 +62,10 @@ func bitClear(b []uint64, i int) {
 // Block is the content of block b, known or not; nil if Row does not reach it. It is not to be
 // changed.
 func (l *Linear) Block(b int) []byte {
-	if p := l.patch[uint16(b)]; p != nil {
-		return p[:]
+	for i := range l.patch {
+		if l.patch[i].block == int32(b) {
+			return l.patch[i].data
+		}
 	}
 	at, end := b*route.BlockLen, (b+1)*route.BlockLen
 	if end > len(l.Row) {
@@ -78,19 +87,20 @@ func (l *Linear) Holds(lid ib.LID, entry byte) bool {
 	return data != nil && data[int(lid)%route.BlockLen] == entry
 }
 
-// Set notes the content of block b.
-func (l *Linear) Set(b int, data *[route.BlockLen]byte) {
+// Set notes the content of block b. Where same, which is not to be changed any more, has the same
+// content, it is kept instead of a copy; it may be nil.
+func (l *Linear) Set(b int, data *[route.BlockLen]byte, same []byte) {
 	BitSet(&l.Known, b)
 	have := l.Block(b)
 	switch {
 	case have != nil && [route.BlockLen]byte(have) == *data:
 		return
 	case l.Shared && have != nil && len(l.patch) < maxPatch:
-		if l.patch == nil {
-			l.patch = map[uint16]*[route.BlockLen]byte{}
+		if !bytes.Equal(same, data[:]) {
+			same = bytes.Clone(data[:])
 		}
-		c := *data
-		l.patch[uint16(b)] = &c
+		l.patch = slices.DeleteFunc(l.patch, func(p patch) bool { return p.block == int32(b) })
+		l.patch = append(l.patch, patch{int32(b), same})
 		return
 	case l.Shared:
 		l.own()
@@ -126,12 +136,13 @@ func (l *Linear) Follow(was, now *route.Tables, at int32, blocks []uint16) {
 		if !BitGet(l.Known, int(b)) || !bytes.Equal(l.Block(int(b)), now.Part(at, int(b))) {
 			return
 		}
-		if l.patch[b] != nil {
+		if slices.ContainsFunc(l.patch, func(p patch) bool { return p.block == int32(b) }) {
 			found++
 		}
 	}
 	if found == len(l.patch) {
-		l.tables, l.at, l.patch = now, at, nil
+		clear(l.patch)
+		l.tables, l.at, l.patch = now, at, l.patch[:0]
 	}
 }
 

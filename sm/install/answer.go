@@ -54,7 +54,11 @@ func (x *Installer) linearSet(it work.Item, comp *mad.Completion) {
 		x.Sweeper.SetFailed(it.Node(), -1, "Set(LinearForwardingTable)", err)
 		return
 	}
-	l.Set(b, (*[route.BlockLen]byte)(smp.Data(comp.Request)))
+	var same []byte
+	if m := x.change.moves; m != nil && n.GraphSwitch >= 0 && int(n.GraphSwitch) < m.Tables.Switches() && m.Tables.Banded() {
+		same = m.Tables.Part(n.GraphSwitch, b)
+	}
+	l.Set(b, (*[route.BlockLen]byte)(smp.Data(comp.Request)), same)
 	// The network may deliver an older copy of a Set late. Where two writes of one block come
 	// close to each other, it is read again later.
 	if x.Now.Sub(l.Wrote) >= mad.LateCopy {
@@ -80,7 +84,7 @@ func (x *Installer) linearRead(it work.Item, comp *mad.Completion) {
 	case err != nil:
 		x.Sweeper.SetFailed(it.Node(), -1, "reading back the forwarding table", err)
 	default:
-		n.LFT.Set(int(it.Extra()), (*[route.BlockLen]byte)(smp.Data(comp.MAD)))
+		n.LFT.Set(int(it.Extra()), (*[route.BlockLen]byte)(smp.Data(comp.MAD)), nil)
 	}
 }
 

@@ -140,7 +140,7 @@ func (s *Sweep) answeredBlock(it work.Item, comp *mad.Completion) {
 	if have := l.Block(b); have != nil && [route.BlockLen]byte(have) == *data {
 		return
 	}
-	l.Set(b, data)
+	l.Set(b, data, nil)
 	s.Notify(notice.Notice{
 		Kind: notice.KindForeignChange, Level: notice.Warn, Where: s.Fabric.Where(n, -1),
 		Text: "a block of its forwarding table is not what was written; it is written again",

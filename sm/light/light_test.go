@@ -71,7 +71,7 @@ func newFixture(t *testing.T) *fixture {
 	for _, n := range []int32{0, n} {
 		f.SwitchNode = append(f.SwitchNode, n)
 		f.Nodes[n].LFT = &forward.Linear{Top: 63}
-		f.Nodes[n].LFT.Set(0, &[route.BlockLen]byte{})
+		f.Nodes[n].LFT.Set(0, &[route.BlockLen]byte{}, nil)
 	}
 	x.Sweeper, x.Phase = x, notice.PhaseIdle
 	x.light = New(&x.Env, Needs{x, x, x, x})

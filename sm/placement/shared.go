@@ -1,9 +1,12 @@
 package placement
 
 import (
+	"slices"
+
 	"heddle/ib"
 	"heddle/sm/guid"
 	"heddle/sm/topo"
+	"heddle/sm/vport"
 	"heddle/subnet"
 )
 
@@ -12,6 +15,9 @@ import (
 
 // aliases lists the GUIDs that shared ports are to hold for placements.
 func (m *Machine) aliases() (list []subnet.Alias) {
+	if !slices.ContainsFunc(m.functions.All(), func(a *vport.Adapter) bool { return kindOf(a).inTable() }) {
+		return nil // there may be many placements, and no such port
+	}
 	for _, l := range m.list {
 		t := l.target()
 		if !m.known && l.held != t {
