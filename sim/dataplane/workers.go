@@ -217,17 +217,8 @@ func (e *Engine) runParts(until Time) {
 		e.stepParts(until)
 		return
 	}
-	n, events := len(e.parts), 0
-	for i := range w.slots {
-		if w.slots[i] == nil {
-			w.slots[i] = make([]slot, n)
-		}
-	}
-	for k, p := range e.parts {
-		w.slots[0][k] = slot{next: p.nextEvent(), look: p.look}
-		p.mail.direct = false
-		events += p.q.Len()
-	}
+	events := e.startWindows()
+	n := len(e.parts)
 	if w.always || e.worth(events, until) {
 		lockstep.Run(n, func(k int, wait func()) {
 			for turn := 0; ; turn ^= 1 {
@@ -254,6 +245,26 @@ func (e *Engine) runParts(until Time) {
 			}
 		}
 	}
+	e.endWindows()
+}
+
+// startWindows prepares the first window, and counts the events that are pending.
+func (e *Engine) startWindows() (events int) {
+	w := &e.workers
+	for i := range w.slots {
+		if w.slots[i] == nil {
+			w.slots[i] = make([]slot, len(e.parts))
+		}
+	}
+	for k, p := range e.parts {
+		w.slots[0][k] = slot{next: p.nextEvent(), look: p.look}
+		p.mail.direct = false
+		events += p.q.Len()
+	}
+	return events
+}
+
+func (e *Engine) endWindows() {
 	for _, p := range e.parts {
 		p.mail.begin(0)
 		p.mail.direct = true

@@ -264,6 +264,25 @@ func (r *packetRun) engine(seed uint64) error {
 	return nil
 }
 
+// hostsApart is the size of a fabric from which two workers on one run are 1.5
+// times as fast as one.
+const hostsApart = 2000
+
+// engineWorkers is how many workers a run may use itself, because there are fewer
+// seeds than workers. Sources that act at once on what they hear leave no time for
+// windows.
+func (q *Question) engineWorkers() int {
+	for _, s := range q.Specs {
+		if s.Kind.Collective() || s.Kind == traffic.Trace || s.Arrival == traffic.Closed {
+			return 1
+		}
+	}
+	if len(q.hosts) < hostsApart && !q.alwaysApart {
+		return 1
+	}
+	return max(q.Options.Workers/max(q.Seeds, 1), 1)
+}
+
 // plainEngine makes an engine under the tables of the question, without the cables
 // that are lost from the start.
 func (r *packetRun) plainEngine(c dataplane.Config) error {
@@ -281,6 +300,7 @@ func (r *packetRun) plainEngine(c dataplane.Config) error {
 			}
 		}
 	}
+	c.Workers = q.engineWorkers()
 	if r.e, err = dataplane.New(top, r.plain, c); err != nil {
 		return err
 	}

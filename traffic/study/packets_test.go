@@ -237,6 +237,41 @@ func TestPacketWorkers(t *testing.T) {
 	}
 }
 
+// TestEngineWorkers: a run of several workers gives the same answer, with hooks,
+// losses and a cut. Workers are never more than those of the question.
+func TestEngineWorkers(t *testing.T) {
+	var want []byte
+	for _, workers := range []int{1, 2, 4} {
+		q := packets(t, smallTree, "hot:20%:2", "permutation,rate=30%")
+		q.Seeds, q.Options.Workers, q.alwaysApart = 1, workers, true
+		q.Cuts = []fabric.Ref{q.Fabric.Nodes[q.Fabric.Find("host-3")].Ports[1].Peer}
+		q.Packets.CutAt = q.Packets.Warmup + 20*time.Microsecond
+		got, err := json.Marshal(answer(t, q))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := q.engineWorkers(); n != workers {
+			t.Errorf("%d workers of %d", n, workers)
+		}
+		q.Seeds = 3
+		if n := q.engineWorkers(); n*min(q.Seeds, workers) > workers {
+			t.Errorf("%d workers for each of 3 seeds, of %d", n, workers)
+		}
+		if want == nil {
+			want = got
+		} else if string(got) != string(want) {
+			t.Errorf("%d workers give another answer\n%s\n%s", workers, got, want)
+		}
+	}
+	q := packets(t, smallTree, "ring-all-reduce:4KiB")
+	if q.Seeds, q.Options.Workers, q.alwaysApart = 1, 4, true; q.engineWorkers() != 1 {
+		t.Error("a collective runs with several workers")
+	}
+	if q = packets(t, smallTree, "permutation"); q.engineWorkers() != 1 {
+		t.Error("a small tree runs with several workers")
+	}
+}
+
 // TestPacketsInterrupted: an interrupted run has what was counted by then.
 func TestPacketsInterrupted(t *testing.T) {
 	q := packets(t, smallTree, "permutation")

@@ -63,6 +63,8 @@ type Question struct {
 	hosts []traffic.Host
 	graph *fabric.Graph
 	name  *namer
+
+	alwaysApart bool // in tests: engineWorkers however small the fabric is
 }
 
 // Error is a Question without an answer: what is wrong, and what is possible.
