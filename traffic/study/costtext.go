@@ -74,7 +74,8 @@ func (e *Engine) RankText() string {
 // KindText sums up the cables of a kind.
 func (e *Engine) KindText(host bool) string {
 	list := e.kindOf(host)
-	free, better, alone, most := 0, 0, 0, &Loss{Cost: math.Inf(-1)}
+	free, better, alone := 0, 0, 0
+	most := [2]*Loss{{Cost: math.Inf(-1)}, {Cost: math.Inf(-1)}} // by packets, by shares
 	for i := range list {
 		l := list[i].best()
 		if math.Abs(l.Cost) < freeCost {
@@ -85,15 +86,23 @@ func (e *Engine) KindText(host bool) string {
 		if len(list[i].CutOff) > 0 {
 			alone++
 		}
-		if l.Cost > most.Cost {
-			most = l
+		if p := list[i].Packets; p != nil && p.Cost > most[0].Cost {
+			most[0] = p
+		}
+		if s := &list[i].Shares; s.Cost > most[1].Cost {
+			most[1] = s
 		}
 	}
 	what := "between switches"
 	if host {
 		what = "to hosts"
 	}
-	text := fmt.Sprintf("%d cables %s: at most %s, %d without effect", len(list), what, most.text(), free)
+	text := fmt.Sprintf("%d cables %s: at most %s", len(list), what, most[1].text())
+	if !math.IsInf(most[0].Cost, -1) {
+		text = fmt.Sprintf("%d cables %s: at most %s by packets, %s by fair shares",
+			len(list), what, most[0].text(), most[1].text())
+	}
+	text += fmt.Sprintf(", %d without effect", free)
 	if better > 0 {
 		text += fmt.Sprintf(", %d with a gain", better)
 	}

@@ -85,6 +85,10 @@ func TestCutPacketsSome(t *testing.T) {
 	if e.Simulated != 6 || !strings.Contains(e.RankText(), "6 of the dearest 6 by packets too") {
 		t.Errorf("%d simulated: %s", e.Simulated, e.RankText())
 	}
+	dearest := e.kindOf(false)[0]
+	if text := e.KindText(false); !strings.Contains(text, "at most "+dearest.Packets.text()+" by packets, ") {
+		t.Errorf("%s; the dearest is %+v", text, dearest.Packets)
+	}
 
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
