@@ -25,6 +25,7 @@ import (
 	"heddle/mad"
 	"heddle/partition"
 	"heddle/sa"
+	"heddle/sa/holder"
 	"heddle/settings"
 	"heddle/shell"
 	"heddle/sm"
@@ -127,7 +128,8 @@ type Daemon struct {
 	// The SA.
 	unsaved atomic.Pointer[unsavedChanges] // nil: none
 	options atomic.Pointer[sa.Options]
-	single  bool // the port cannot segment
+	held    *holder.Table // where answers note the paths that they hand out; nil: nobody needs to know
+	single  bool          // the port cannot segment
 	sa      saStats
 	recv    receiver // of receive
 

@@ -17,6 +17,7 @@ import (
 type saLoop struct {
 	d      *Daemon
 	shell  *shell.SA
+	core   *sa.Core
 	alarm  alarm
 	told   eventLimit
 	failed error // of the store, the last one
@@ -39,8 +40,9 @@ func newSALoop(d *Daemon) *saLoop {
 	if d.cfg.Core.NoReregister {
 		cfg.RejoinTime = 0 // no host was asked to join again
 	}
-	l := &saLoop{d: d, alarm: newAlarm(), cut: newAlarm()}
-	l.shell = shell.NewSA(sa.NewCore(cfg), l, &d.shared)
+	l := &saLoop{d: d, alarm: newAlarm(), cut: newAlarm(), core: sa.NewCore(cfg)}
+	l.shell = shell.NewSA(l.core, l, &d.shared)
+	d.held = l.core.Held()
 	return l
 }
 

@@ -145,7 +145,7 @@ func (d *Daemon) answer(p *mad.Packet, src *sa.Source, req *sa.Request, reply *m
 
 // compose makes the answer to p in buf, unless p is a change.
 func (d *Daemon) compose(p *mad.Packet, src *sa.Source, req *sa.Request, buf []byte) ([]byte, sa.Verdict) {
-	*src = sa.Source{Snap: d.Snapshot(), View: d.View(), Opt: d.options.Load()}
+	*src = sa.Source{Snap: d.Snapshot(), View: d.View(), Opt: d.options.Load(), Held: d.held}
 	*req = sa.Request{From: p.Addr, Data: p.Data, SingleMAD: d.single || p.SingleMAD}
 	return sa.Answer(src, req, buf[:0])
 }

@@ -13,6 +13,7 @@ import (
 type administrator struct {
 	m     *Manager
 	shell *shell.SA
+	core  *sa.Core
 	opt   sa.Options
 	rmpp  *mad.RMPP
 	armed mad.Time // of the core
@@ -24,7 +25,8 @@ type administrator struct {
 // in the manager's store.
 func (m *Manager) ServeSA(cfg sa.Config, opt sa.Options) {
 	a := &administrator{m: m, opt: opt, armed: mad.Never, timed: mad.Never, rmpp: mad.NewRMPP(mad.RMPPConfig{})}
-	a.shell = shell.NewSA(sa.NewCore(cfg), saEdge{a}, &m.shared)
+	a.core = sa.NewCore(cfg)
+	a.shell = shell.NewSA(a.core, saEdge{a}, &m.shared)
 	m.shared.WakeSA = a.shell.Mail
 	m.sa = a
 }
@@ -32,9 +34,12 @@ func (m *Manager) ServeSA(cfg sa.Config, opt sa.Options) {
 // View is the state of the manager's SA as queries see it.
 func (m *Manager) View() *sa.View { return m.shared.View.Load() }
 
+// Signals says what has become of the Reports about paths of the manager's SA.
+func (m *Manager) Signals() sa.SignalStats { return m.sa.core.Signals() }
+
 // source is what the SA's answers are made from.
 func (a *administrator) source() *sa.Source {
-	return &sa.Source{Snap: a.m.Snap, View: a.m.View(), Opt: &a.opt}
+	return &sa.Source{Snap: a.m.Snap, View: a.m.View(), Opt: &a.opt, Held: a.core.Held()}
 }
 
 // receive passes an SA packet from the port on.

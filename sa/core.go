@@ -35,6 +35,7 @@ type Core struct {
 	groups        multicast
 	services      services
 	subscriptions informs
+	signals       signals
 	aliases       aliases
 	wait          waiting
 
@@ -79,6 +80,10 @@ type Config struct {
 	// Reports unanswered, before its subscriptions are dropped. 0: never (like
 	// OpenSM without drop_event_subscriptions).
 	DropAfter time.Duration
+	// Signal says which subscribers are notified of changed paths, SignalRate how many
+	// Reports about paths may be sent in a second; 0: any number.
+	Signal     Signal
+	SignalRate int
 	// AssignedGUIDByte follows the OUI 00:14:05 in alias GUIDs that the SA assigns
 	// (OpenSM's sm_assigned_guid). Each subnet should use its own value.
 	AssignedGUIDByte uint8
@@ -86,7 +91,7 @@ type Config struct {
 
 // Defaults returns the default configuration. In a Config, zero means zero.
 func Defaults() Config {
-	return Config{RejoinTime: 5 * time.Minute, MigrateTime: 10 * time.Second, DropAfter: 10 * time.Minute}
+	return Config{RejoinTime: 5 * time.Minute, MigrateTime: 10 * time.Second, DropAfter: 10 * time.Minute, SignalRate: 2000}
 }
 
 // Event is an input of Core: one of the types below.
@@ -183,6 +188,7 @@ type heldStep struct {
 func NewCore(cfg Config) *Core {
 	c := &Core{cfg: cfg}
 	c.subscriptions.init(cfg)
+	c.signals.init(cfg)
 	c.groups.joins, c.groups.proxies = map[ib.GUID]int{}, map[membershipID]ib.GUID{}
 	return c
 }
@@ -214,12 +220,13 @@ func (c *Core) Step(now mad.Time, ev Event, out *Output) {
 		c.groups.expire(c)
 		c.services.expire(c)
 		c.subscriptions.timers(c)
+		c.signals.timers(c)
 		c.aliases.timers(c)
 		c.wait.expire(c)
 	}
 	c.flush()
 	c.subscriptions.reports.send(c)
-	out.Timer = min(c.groups.nextTimer(c), c.services.nextTimer(), c.subscriptions.nextTimer(c), c.aliases.nextTimer(), c.wait.nextTimer(), c.unsaved.nextTimer())
+	out.Timer = min(c.groups.nextTimer(c), c.services.nextTimer(), c.subscriptions.nextTimer(c), c.signals.nextTimer(c), c.aliases.nextTimer(), c.wait.nextTimer(), c.unsaved.nextTimer())
 	c.out = nil
 }
 
@@ -238,6 +245,8 @@ func (c *Core) onStart(ev Start) {
 			err = c.subscriptions.load(c, r)
 		case store.TableAliases:
 			err = c.aliases.load(c, r)
+		case store.TablePathHistory:
+			err = c.signals.history.load(r)
 		}
 		if err != nil {
 			c.out.Notices = append(c.out.Notices, Notice{Kind: "record_damaged", Warn: true, Text: err.Error()})
@@ -323,6 +332,7 @@ func (c *Core) flush() {
 		c.groups.view(v)
 		c.services.view(v)
 		c.subscriptions.view(v)
+		v.Paths = c.signals.log.View()
 		c.view, h.publish = v, v
 	}
 	if c.out.GroupsChanged {

@@ -9,6 +9,7 @@ func (c *Core) Kept() int {
 	for _, list := range c.aliases.ports {
 		n += len(list)
 	}
+	n += cap(c.signals.due[0]) + cap(c.signals.due[1]) + cap(c.signals.paused) + len(c.signals.stale)
 	return n + len(c.aliases.used) + cap(c.aliases.waiting) + cap(c.held)
 }
 

@@ -111,7 +111,7 @@ func (r *fixture) until(t mad.Time) {
 func (r *fixture) ask(from ib.LID, q []byte) []byte {
 	r.t.Helper()
 	req := sa.Request{From: mad.Addr{LID: from, QP: 1}, Data: q}
-	src := &sa.Source{Snap: r.snap, View: r.view, Opt: &sa.Options{SAKey: r.cfg.SAKey}}
+	src := &sa.Source{Snap: r.snap, View: r.view, Opt: &sa.Options{SAKey: r.cfg.SAKey}, Held: r.core.Held()}
 	b, v := sa.Answer(src, &req, nil)
 	if v == sa.ForCore {
 		r.replies = nil

@@ -15,6 +15,9 @@ import (
 	"heddle/subnet"
 )
 
+// subscriptionDropped is the kind of the notice when the SA ends a subscription.
+const subscriptionDropped = "subscription_dropped"
+
 // Limits on subscriptions. A subscription over a limit is refused with
 // NO_RESOURCES.
 const (
@@ -50,6 +53,23 @@ func (x *informs) of(g ib.GID) (from, to int) {
 	for to = from; to < len(x.all.list) && x.all.list[to].GID == g; to++ {
 	}
 	return from, to
+}
+
+// eachPathPeer calls fn for each peer that subscribes to traps 68 or 69, in the order of the
+// subscriptions.
+func (x *informs) eachPathPeer(fn func(p *peer)) {
+	for i, s := range x.all.list {
+		if !named(s) {
+			continue
+		}
+		first := true
+		for j := i - 1; j >= 0 && first && x.all.list[j].GID == s.GID; j-- {
+			first = !named(x.all.list[j]) || x.all.list[j].Addr.QP != s.Addr.QP
+		}
+		if first {
+			fn(x.reports.peer(s))
+		}
+	}
 }
 
 // find returns the subscription of a port's QP to the events that info names.
@@ -96,7 +116,10 @@ func (x *informs) insert(s *Subscription) {
 		s.Enum = uint16(i)
 	}
 	x.all.insert(from+i, s)
-	x.reports.peer(s).subs++
+	p := x.reports.peer(s)
+	if p.subs++; named(s) {
+		p.path.subs++
+	}
 }
 
 // remove deletes a subscription.
@@ -105,6 +128,9 @@ func (x *informs) remove(c *Core, i int, kind, why string) {
 	c.notice(kind, fmt.Sprintf("%v, QP %d, to %s%s", s.GID, s.Addr.QP, informText(&s.Info), why))
 	c.save(store.TableSubscriptions, subscriptionKey(s), nil)
 	x.all.remove(i)
+	if named(s) {
+		c.signals.unsubscribed(x.reports.peer(s), kind == subscriptionDropped, c.now)
+	}
 	x.reports.unsubscribed(s)
 	c.changed = true
 }
@@ -150,6 +176,9 @@ func (x *informs) subscribe(c *Core, q *query, r wire.InformInfo) ib.Status {
 		}
 		x.insert(s)
 		x.reports.heard(s, q.me)
+		if named(s) {
+			c.signals.subscribed(c, x.reports.peer(s))
+		}
 		c.notice("subscribed", fmt.Sprintf("%v, QP %d, to %s", s.GID, s.Addr.QP, informText(&s.Info)))
 	}
 	c.save(store.TableSubscriptions, subscriptionKey(s), subscriptionValue(s))
@@ -205,8 +234,8 @@ func mayHear(s *subnet.Snapshot, me int32, r *wire.InformInfo) bool {
 func (x *informs) published(c *Core, old, now *subnet.Snapshot) {
 	if serves(old) && serves(now) && len(x.all.list) > 0 {
 		x.portEvents(c, old, now)
-		x.pathEvents(c, old, now)
 	}
+	c.signals.published(c, now)
 }
 
 // serves reports whether s is a subnet that this manager has brought up.
@@ -218,6 +247,7 @@ func (x *informs) locate(c *Core) {
 	s := c.snap
 	if !serves(s) {
 		x.reports.silence()
+		c.signals.silence()
 		return
 	}
 	x.dropAt = mad.Never
@@ -241,10 +271,11 @@ func (x *informs) locate(c *Core) {
 			continue
 		}
 		p.back()
+		c.signals.resume(p, c.now)
 		if !sub.Info.GID.IsZero() {
 			// A source missing from the subnet may return.
 			if at := s.PortByGID(sub.Info.GID); at >= 0 && !s.Share(port, at) {
-				x.remove(c, i, "subscription_dropped", ": it no longer shares a partition with that port")
+				x.remove(c, i, subscriptionDropped, ": it no longer shares a partition with that port")
 				i--
 				continue
 			}
@@ -294,7 +325,7 @@ func (x *informs) timers(c *Core) {
 			switch at := x.deadline(p); {
 			case p.port >= 0:
 			case at <= c.now:
-				x.remove(c, i, "subscription_dropped", ": its port has left the subnet")
+				x.remove(c, i, subscriptionDropped, ": its port has left the subnet")
 				i--
 			default:
 				x.dropAt = min(x.dropAt, at)
@@ -316,7 +347,7 @@ func (x *informs) giveUp(c *Core, p *peer) {
 	from, to := x.of(p.gid)
 	for i := to - 1; i >= from; i-- {
 		if x.all.list[i].Addr.QP == p.addr.QP {
-			x.remove(c, i, "subscription_dropped", fmt.Sprintf(": %d Reports in a row were not answered", p.failed))
+			x.remove(c, i, subscriptionDropped, fmt.Sprintf(": %d Reports in a row were not answered", p.failed))
 		}
 	}
 }

@@ -84,8 +84,9 @@ func multiPaths(q *query) {
 
 // option is a candidate for one of two disjoint paths.
 type option struct {
-	rec  wire.PathRecord
-	hops []subnet.Hop
+	rec      wire.PathRecord
+	src, dst int32
+	hops     []subnet.Hop
 }
 
 // disjoint answers the query of automatic path migration between two ports of
@@ -118,6 +119,7 @@ func (q *query) disjoint(r *wire.PathRecord, srcs, dsts []end) bool {
 	for _, o := range best {
 		if b := q.record(); b != nil {
 			o.rec.Put(b)
+			q.hold(o.src, o.dst)
 		}
 	}
 	return true
@@ -134,7 +136,7 @@ func (q *query) options(r *wire.PathRecord, a, b end) (list []option) {
 		return nil
 	}
 	for w.next() && !w.second && len(list) < maxOptions {
-		var o option
+		o := option{src: a.port, dst: b.port}
 		if w.record(q, r, &o.rec) {
 			o.hops, _ = q.s.Trace(a.port, o.rec.DLID, nil)
 			list = append(list, o)

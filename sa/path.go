@@ -230,6 +230,7 @@ func (q *query) pair(r *wire.PathRecord, src, dst end, paths int) (found int) {
 		q.spend()
 		return 0
 	}
+	q.hold(src.port, dst.port)
 	var out wire.PathRecord
 	for w.next() {
 		if found == paths || q.full {
@@ -247,6 +248,14 @@ func (q *query) pair(r *wire.PathRecord, src, dst end, paths int) (found int) {
 		found++
 	}
 	return found
+}
+
+// hold notes that a path is asked for; if there is none now, its return is of interest. An
+// administrator's query for paths of others makes nobody use them.
+func (q *query) hold(src, dst int32) {
+	if q.held != nil && (!q.trusted || q.me == src || q.me == dst) {
+		q.held.Note(q.s.Ports[src].LID, q.s.Ports[dst].LID)
+	}
 }
 
 // way is what all paths between two ports share, and an iterator over their

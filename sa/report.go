@@ -73,11 +73,12 @@ type peer struct {
 	silent mad.Time // since when it is missing or unresponsive; mad.Never: it is neither
 	until  mad.Time // it gets no Reports until then
 	token  uint64
+	path   pathState // of traps 68 and 69
 }
 
 // report is one Report, shared by all its recipients.
 type report struct {
-	data [wire.NoticeLen + wire.PathRecordLen]byte
+	data [wire.NoticeLen + wire.PathNoticeLen]byte
 	n    int
 	gen  uint64 // the store generation that it depends on
 }
@@ -96,7 +97,7 @@ func (x *reports) peer(s *Subscription) *peer {
 	p := x.peers[id]
 	if p == nil {
 		x.tokens++
-		p = &peer{gid: s.GID, addr: s.Addr, port: -1, silent: mad.Never, token: x.tokens}
+		p = &peer{gid: s.GID, addr: s.Addr, port: -1, silent: mad.Never, token: x.tokens, path: pathState{since: mad.Never}}
 		x.peers[id], x.byToken[p.token] = p, p
 	}
 	return p
@@ -167,6 +168,7 @@ func (x *reports) wake(p *peer) {
 func (x *reports) silence() {
 	for _, p := range x.peers {
 		p.queue, p.busy, p.queued = nil, false, false
+		p.path = pathState{subs: p.path.subs, since: mad.Never}
 	}
 	clear(x.ready)
 	x.ready, x.pause = x.ready[:0], mad.Never
@@ -211,6 +213,7 @@ func (x *reports) send(c *Core) {
 	}
 	clear(x.ready[len(kept):])
 	x.ready = kept
+	c.signals.send(c)
 	x.eng.Poll(c.now, func(k *mad.Packet) {
 		out := *k
 		out.Data = append([]byte(nil), k.Data...) // the engine reuses its buffer at the next Poll
@@ -254,10 +257,15 @@ func (x *reports) done(c *Core, done *mad.Completion) {
 		return
 	}
 	p.busy = false
+	path := p.path.out
 	if done.Err == nil {
 		x.stats.Answered++
 		p.failed, p.silent = 0, mad.Never
+		if path {
+			c.signals.done(c, p, true)
+		}
 		x.wake(p)
+		c.signals.resume(p, c.now)
 		return
 	}
 	x.stats.Failed++
@@ -271,9 +279,13 @@ func (x *reports) done(c *Core, done *mad.Completion) {
 		p.silent = c.now
 	}
 	p.until = c.now.Add(min(minPause<<min(p.failed-1, 10), maxPause))
+	if path {
+		c.signals.done(c, p, false)
+	}
 	if p.failed >= minFailed && c.subscriptions.deadline(p) <= c.now {
 		c.subscriptions.giveUp(c, p)
 		return
 	}
 	x.wake(p)
+	c.signals.resume(p, c.now)
 }

@@ -4,6 +4,7 @@ import (
 	"heddle/ib"
 	wire "heddle/ib/sa"
 	"heddle/ib/smp"
+	"heddle/sa/pathlog"
 	"heddle/subnet"
 )
 
@@ -22,26 +23,22 @@ func (x *informs) emit(c *Core, n *wire.Notice, keep bool, may func(s *Subscript
 		p := x.reports.peer(s)
 		if p.port >= 0 && !may(s, p.port) {
 			if !keep && (!s.Info.GID.IsZero() || s.Info.LIDRangeBegin != wire.InformAllLIDs) {
-				x.remove(c, i, "subscription_dropped", ": it no longer shares a partition with that source")
+				x.remove(c, i, subscriptionDropped, ": it no longer shares a partition with that source")
 				i--
 			}
 			continue
 		}
 		if r == nil {
-			r = x.reports.make(n, nil)
+			r = x.reports.make(n)
 		}
 		x.reports.give(c, p, r)
 	}
 }
 
-// make encodes a Report. For traps 68 and 69 a PathRecord follows the notice.
-func (x *reports) make(n *wire.Notice, path *wire.PathRecord) *report {
+// make encodes a Report. Those of traps 68 and 69 are made by signals.
+func (x *reports) make(n *wire.Notice) *report {
 	r := &report{n: wire.NoticeLen}
 	n.Put(r.data[:])
-	if path != nil {
-		path.Put(r.data[wire.NoticeLen:])
-		r.n += wire.PathRecordLen
-	}
 	x.fresh = append(x.fresh, r)
 	return r
 }
@@ -147,15 +144,13 @@ func (x *informs) portEvents(c *Core, old, now *subnet.Snapshot) {
 			return was >= 0 && old.Share(was, port)
 		})
 	})
-	var back []ib.GUID
 	eachGID(now, old, came, func(g ib.GUID, port int32) {
-		if x.gone.returned(c, g, now.Ports[port].LID) {
-			back = append(back, g)
+		if was, ok := x.gone.returned(c, g, now.Ports[port].LID); ok {
+			c.signals.back = append(c.signals.back, pathlog.Moved{GUID: g, Was: was})
 		}
 		n := own(now, smp.TrapGIDInService, smp.DetailGID{GID: ib.MakeGID(now.Prefix, g)})
 		x.emit(c, &n, true, func(_ *Subscription, at int32) bool { return now.Share(at, port) })
 	})
-	x.returnEvents(c, old, now, back)
 }
 
 // eachGID calls fn for the GUIDs that a has and b lacks: first those of the

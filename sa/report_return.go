@@ -1,20 +1,15 @@
 package sa
 
 import (
-	"slices"
-
 	"heddle/ib"
-	wire "heddle/ib/sa"
-	"heddle/ib/smp"
 	"heddle/mad"
-	"heddle/subnet"
 )
 
 // departed lists lost GIDs (trap 65) with their former LIDs. It is the "repath trap table" of
 // W. L. Guay's thesis (Paper VI, algorithm 1), which distinguishes a migrated virtual machine
 // from a new or restarted one. A GID that returns within Config.MigrateTime with another LID
-// causes trap 69 in addition to trap 64, because peers with a cached path would still send to
-// the old LID.
+// causes trap 69 in addition to trap 64 (signals), because peers with a cached path would still
+// send to the old LID.
 type departed struct {
 	list  map[ib.GUID]departure
 	since mad.Time // nothing was removed from the list before its limit
@@ -45,12 +40,12 @@ func (d *departed) left(c *Core, g ib.GUID, lid ib.LID) {
 	d.list[g] = departure{lid, c.now}
 }
 
-// returned reports whether a new GID was recently lost at another LID, and forgets
-// it.
-func (d *departed) returned(c *Core, g ib.GUID, lid ib.LID) bool {
-	was, ok := d.list[g]
+// returned reports whether a new GID was recently lost at another LID, which it returns, and
+// forgets it.
+func (d *departed) returned(c *Core, g ib.GUID, lid ib.LID) (was ib.LID, ok bool) {
+	x, ok := d.list[g]
 	delete(d.list, g)
-	return ok && lid != 0 && lid != was.lid && c.now-was.at < c.migrateTime()
+	return x.lid, ok && lid != 0 && lid != x.lid && c.now-x.at < c.migrateTime()
 }
 
 // expire forgets GUIDs lost longer ago than migrateTime.
@@ -65,40 +60,6 @@ func (d *departed) expire(c *Core) {
 			delete(d.list, g)
 		} else {
 			d.since = min(d.since, x.at)
-		}
-	}
-}
-
-// returnEvents sends trap 69 about GIDs that returned with other LIDs: one for
-// each, or, if there are many, one that names all paths.
-func (x *informs) returnEvents(c *Core, old, now *subnet.Snapshot, back []ib.GUID) {
-	if len(back) == 0 {
-		return
-	}
-	slices.Sort(back)
-	done := map[int32]bool{} // subscribers' ports
-	for _, s := range x.all.list {
-		if s.Info.IsGeneric != 1 || s.Info.TrapNumber != smp.TrapRePath {
-			continue
-		}
-		port := x.reports.peer(s).port
-		if port < 0 || done[port] || old.PortByPortGUID(s.GID.GUID()) < 0 {
-			continue // the port is new and knows no paths yet
-		}
-		done[port] = true
-		var list []ib.GUID
-		for _, g := range back {
-			if at := now.PortByGUID(g); at >= 0 && at != port && now.Share(port, at) {
-				list = append(list, g)
-			}
-		}
-		sgid := now.GID(port)
-		if len(list) > maxPathReports {
-			x.tellPath(c, now, port, smp.TrapRePath, wire.PathCompSGID, &wire.PathRecord{SGID: sgid})
-			continue
-		}
-		for _, g := range list {
-			x.tellPath(c, now, port, smp.TrapRePath, wire.PathCompSGID|wire.PathCompDGID, &wire.PathRecord{SGID: sgid, DGID: ib.MakeGID(now.Prefix, g)})
 		}
 	}
 }

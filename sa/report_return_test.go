@@ -39,11 +39,13 @@ func TestReturnedGID(t *testing.T) {
 		{"nothing is remembered", sa.Config{MigrateTime: -1}, 0, there, false},
 	} {
 		t.Run(x.what, func(t *testing.T) {
+			x.cfg.Signal = sa.SignalRepath
 			r := newFixture(t, s, x.cfg)
 			for _, n := range []uint16{smp.TrapGIDInService, smp.TrapGIDOutOfService, smp.TrapRePath} {
 				r.want(4, inform(trapNumber(n)), 0)
 			}
 			r.want(5, inform(trapNumber(smp.TrapGIDInService)), 0)
+			r.reports() // what changed before the subscription
 			told := func() string {
 				list := []string{}
 				for _, x := range r.reports() {

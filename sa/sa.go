@@ -3,7 +3,7 @@
 // state.
 //
 // Answer is a pure function of snapshot, view and request, safe for concurrent
-// use. The same query gives the same records in the same order: by port GUID,
+// use; it may note which paths it hands out (Source.Held). The same query gives the same records in the same order: by port GUID,
 // then port number. Unsupported requests are refused with status 0x000C.
 // Requests get no response if their SM_Key is wrong, or while this manager is
 // not the master of a subnet that is up.
@@ -26,6 +26,7 @@ import (
 	wire "heddle/ib/sa"
 	"heddle/mad"
 	"heddle/qos"
+	"heddle/sa/holder"
 	"heddle/subnet"
 )
 
@@ -93,6 +94,9 @@ type Source struct {
 	Snap *subnet.Snapshot
 	View *View    // groups, services, subscriptions; nil: none yet
 	Opt  *Options // nil: the zero value
+	// Held, if set, is where the paths in answers are noted. It is the only thing that Answer
+	// changes.
+	Held *holder.Table
 }
 
 // Verdict is the outcome of Answer.
@@ -110,6 +114,7 @@ type query struct {
 	s       *subnet.Snapshot
 	v       *View
 	opt     *Options
+	held    *holder.Table
 	req     *Request
 	mask    wire.CompMask
 	mod     uint32
@@ -248,7 +253,7 @@ func open(src *Source, req *Request) (q query, m []byte, v Verdict) {
 		return q, nil, Drop
 	}
 	q = query{
-		s: s, v: src.View, opt: opt, req: req, mask: h.ComponentMask, mod: (*ib.MAD)(m).AttrMod(), data: m[wire.DataOffset:],
+		s: s, v: src.View, opt: opt, held: src.Held, req: req, mask: h.ComponentMask, mod: (*ib.MAD)(m).AttrMod(), data: m[wire.DataOffset:],
 		trusted: keyed, me: -1,
 	}
 	if q.v == nil {
@@ -431,6 +436,8 @@ func server(a ib.AttrID) (func(*query), int) {
 		return informRecords, wire.InformInfoRecordLen
 	case wire.AttrGUIDInfoRecord:
 		return guidInfoRecords, wire.GUIDInfoRecordLen
+	case wire.AttrPathChangeRecord:
+		return pathChanges, wire.PathChangeRecordLen
 	}
 	return virtualServer(a)
 }

@@ -401,7 +401,7 @@ func states(b uint8) string {
 
 var tableNames = map[store.Table]string{
 	store.TableGroups: "group", store.TableMembers: "member", store.TableServices: "service",
-	store.TableSubscriptions: "subscription", store.TableAliases: "alias",
+	store.TableSubscriptions: "subscription", store.TableAliases: "alias", store.TablePathHistory: "path history",
 }
 
 // step gives the core an event and writes down what it wants, in that order.

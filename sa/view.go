@@ -4,6 +4,7 @@ import (
 	"heddle/ib"
 	wire "heddle/ib/sa"
 	"heddle/mad"
+	"heddle/sa/pathlog"
 )
 
 // View is the SA's own state as queries see it: multicast groups, services and
@@ -13,6 +14,7 @@ type View struct {
 	Groups   []*Group        // ascending MGID
 	Services []*Service      // ascending ServiceID, ServiceGID, P_Key
 	Subs     []*Subscription // ascending subscriber GID, Enum
+	Paths    *pathlog.View   // changes of paths, by generation
 }
 
 // Group is a multicast group with its members.

@@ -259,7 +259,7 @@ func TestMovedPaths(t *testing.T) {
 		{after, "[69 a1 0 69 c1 0]"},
 		{slow, fmt.Sprintf("[69 %x %d 69 a1 0 69 a2 %d 69 c1 0]", uint64(s.Ports[hosts[9]].GUID), lid(9), own)},
 	} {
-		r := newFixture(t, before, sa.Config{})
+		r := newFixture(t, before, sa.Config{Signal: sa.SignalRepath})
 		r.want(lid(5), inform(trapNumber(smp.TrapRePath)), 0)
 		r.want(lid(5), inform(trapNumber(smp.TrapUnPath)), 0)
 		r.reports()

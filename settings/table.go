@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"heddle/ib"
+	"heddle/sa"
 	"heddle/sm"
 )
 
@@ -186,6 +187,18 @@ var hostTable = []Setting{
 		Name: "drop-event-subscriptions-after", Group: Answers, Arg: "TIME", Since: first, OpenSM: "drop_event_subscriptions",
 		Meaning: "time that a subscriber may be missing from the subnet, or leave Reports unanswered, before its subscriptions are dropped",
 		value:   span{at: func(c *Config) *time.Duration { return &c.Registry.DropAfter }, zero: "never, like OpenSM without drop_event_subscriptions"},
+	},
+	{
+		Name: "signal", Group: Answers, Arg: "HOW", Since: v020,
+		Meaning: "which subscribers to traps 68 and 69 are notified of changed paths: targeted (those that may hold one), repath (of each path), hybrid (all, if a path changed) or wildcard (all, after each change of tables)",
+		value: choice[sa.Signal]{func(c *Config) *sa.Signal { return &c.Registry.Signal }, []word[sa.Signal]{
+			{"targeted", sa.SignalTargeted}, {"repath", sa.SignalRepath}, {"hybrid", sa.SignalHybrid}, {"wildcard", sa.SignalWildcard},
+		}},
+	},
+	{
+		Name: "signal-rate", Group: Answers, Arg: "MOST", Since: v020,
+		Meaning: "maximum number of Reports about changed paths that are sent in a second",
+		value:   number[int]{at: func(c *Config) *int { return &c.Registry.SignalRate }, max: 1000000, zero: "any number"},
 	},
 	{
 		Name: "sm-assigned-guid", Group: Answers, Arg: "BYTE", Since: first, OpenSM: "sm_assigned_guid",

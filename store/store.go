@@ -63,6 +63,7 @@ const (
 	TableInterfaces                     // interfaces of virtual machines, with their operations in progress: package vm
 	TableMemberships                    // memberships of partitions that were given by themselves: package vm
 	TableFunctionGUIDs                  // GUIDs of virtual functions, which their current user has: package vm
+	TablePathHistory                    // generation of the path state, and who has it: package sa
 	tableEnd
 )
 
