@@ -11,12 +11,13 @@ import (
 	"heddle/route"
 	"heddle/route/engine/updn"
 	"heddle/sm"
+	"heddle/subnet"
 )
 
 // TestForecast: a plan's forecast of the loss of a link or a switch equals what the manager
 // then reports.
 func TestForecast(t *testing.T) {
-	compared := 0
+	compared, touched := 0, int64(0)
 	for _, kind := range []int{1, 4, 6, 11} {
 		for seed := range uint64(4) {
 			k := RepairFabrics()[kind]
@@ -46,7 +47,7 @@ func TestForecast(t *testing.T) {
 			if err != nil {
 				t.Fatal(name, err)
 			}
-			n := len(m.Notices)
+			n, before := len(m.Notices), m.Snap
 			if id := f.Nodes[r.Node].ID; fault.Kind == sm.FaultSwitch {
 				err = c.Sim.NodeDown(id)
 			} else {
@@ -76,6 +77,11 @@ func TestForecast(t *testing.T) {
 			if got.Broken != w.Broken || got.First != w.First || got.Late != w.Late || got.Mode != w.Mode || got.Stages != w.Stages || (got.Risk != nil) != (w.Risk != nil) {
 				t.Errorf("%s: predicted\n%v\nreported\n%v", name, &w, got)
 			}
+			hosts, paths := changedPaths(before, m.Snap)
+			if x := cast.Touched; x == nil || x.Hosts != hosts || x.Paths != paths {
+				t.Errorf("%s: predicted are changes for hosts and paths %+v; they are %d and %d", name, x, hosts, paths)
+			}
+			touched += paths
 			reach := map[ib.LID]bool{}
 			for i := range m.Snap.Ports {
 				reach[m.Snap.Ports[i].LID] = true
@@ -87,9 +93,36 @@ func TestForecast(t *testing.T) {
 			}
 		}
 	}
-	if compared < 8 {
-		t.Errorf("only %d faults broke anything", compared)
+	if compared < 8 || touched == 0 {
+		t.Errorf("only %d faults broke anything, and %d paths changed", compared, touched)
 	}
+}
+
+// changedPaths counts, pair by pair, the hosts in both snapshots with paths of other attributes,
+// and these paths.
+func changedPaths(old, now *subnet.Snapshot) (hosts int, paths int64) {
+	for _, is := range now.EndPortPort {
+		p := &now.Ports[is]
+		was := old.PortByPortGUID(p.GUID)
+		if p.Num == 0 || was < 0 {
+			continue
+		}
+		n := int64(0)
+		for l := ib.LID(1); l <= max(old.TopLID(), now.TopLID()); l++ {
+			if l == p.LID {
+				continue
+			}
+			a, had := old.Path(was, l)
+			b, has := now.Path(is, l)
+			if a.Hops, b.Hops = 0, 0; had != has || a != b {
+				n++
+			}
+		}
+		if paths += n; n > 0 {
+			hosts++
+		}
+	}
+	return hosts, paths
 }
 
 // planOn is what a manager that only plans finds on a node.

@@ -11,6 +11,7 @@ import (
 
 	"heddle/api"
 	"heddle/daemon"
+	"heddle/route"
 	"heddle/sm"
 )
 
@@ -127,12 +128,47 @@ type planView struct {
 	Mode       string         `json:"mode"`
 	Stages     []plannedStage `json:"stages"`
 	Repath     int64          `json:"repath_pairs"`
+	Touched    *touchedView   `json:"changed_paths,omitempty"`
 	GroupsOut  []string       `json:"groups_refused,omitempty"`
 	Clean      bool           `json:"deadlock_free"`
 	Seconds    float64        `json:"predicted_seconds"`
 	Risk       *api.Risk      `json:"transition_risk,omitempty"`
 	Problems   []string       `json:"problems"`
 	Fault      *faultView     `json:"fault,omitempty"`
+}
+
+// touchedView counts what hosts see of a change.
+type touchedView struct {
+	Hosts    int   `json:"hosts"`
+	Paths    int64 `json:"paths"`
+	SL       int64 `json:"service_level"`
+	Capacity int64 `json:"mtu_or_rate"`
+	Lost     int64 `json:"lost"`
+	Gained   int64 `json:"gained"`
+}
+
+func touched(n *route.PathCount) *touchedView {
+	if n == nil {
+		return nil
+	}
+	return &touchedView{n.Hosts, n.Paths, n.SL, n.Capacity, n.Lost, n.Gained}
+}
+
+// String is one line for people.
+func (v *touchedView) String() string {
+	if v.Paths == 0 {
+		return "none: no path has other attributes"
+	}
+	var parts []string
+	for _, x := range []struct {
+		n    int64
+		what string
+	}{{v.SL, "service level"}, {v.Capacity, "MTU or rate"}, {v.Lost, "lost"}, {v.Gained, "gained"}} {
+		if x.n > 0 {
+			parts = append(parts, fmt.Sprintf("%s %d", x.what, x.n))
+		}
+	}
+	return fmt.Sprintf("%d, with %d changed paths (%s)", v.Hosts, v.Paths, strings.Join(parts, ", "))
 }
 
 type plannedStage struct {
@@ -180,7 +216,7 @@ func planJSON(p *sm.Plan) planView {
 	v := planView{
 		LIDs: []plannedLID{}, BySwitch: map[string]int{}, SMPs: map[string]int{}, Total: p.Total, Engine: p.Engine,
 		PassedOver: p.Passed, Refused: p.Refused, Transition: p.Transition, Clean: p.Clean, Seconds: p.SecondsAt,
-		Mode: p.Mode.String(), Stages: []plannedStage{}, Repath: p.RepathPairs,
+		Mode: p.Mode.String(), Stages: []plannedStage{}, Repath: p.RepathPairs, Touched: touched(p.Touched),
 		Problems: []string{}, Risk: plannedRisk(p.Risk),
 	}
 	if s := p.Snapshot; s != nil {
@@ -248,6 +284,9 @@ func printPlan(w io.Writer, p *sm.Plan, f *sm.Forecast) error {
 		}
 		if v.Repath > 0 {
 			row("needs repath", "%d pairs of source port and LID change their service level", v.Repath)
+		}
+		if v.Touched != nil {
+			row("hosts concerned", "%s", v.Touched)
 		}
 		for _, g := range v.GroupsOut {
 			row("refused", "%s", g)

@@ -126,6 +126,7 @@ type faultView struct {
 	Mode       string         `json:"mode"`
 	Policy     string         `json:"policy"`
 	Stages     []plannedStage `json:"stages"`
+	Touched    *touchedView   `json:"changed_paths,omitempty"`
 	Drains     int            `json:"drains"`
 	DrainTime  float64        `json:"drain_seconds"`
 	Risk       *api.Risk      `json:"risk,omitempty"`
@@ -149,7 +150,7 @@ func faultJSON(f *sm.Forecast) *faultView {
 	v := &faultView{
 		Cut: []cutView{}, Broken: r.Broken, First: r.First, Late: r.Late, Left: r.Left,
 		Engine: f.Engine, Updated: f.Updated, PassedOver: f.Passed, Refused: f.Refused, Transition: f.Transition,
-		Mode: r.Mode.String(), Policy: r.Policy.String(), Stages: []plannedStage{}, Drains: r.Drains, DrainTime: r.Drain.Seconds(),
+		Mode: r.Mode.String(), Policy: r.Policy.String(), Stages: []plannedStage{}, Touched: touched(f.Touched), Drains: r.Drains, DrainTime: r.Drain.Seconds(),
 		Risk: plannedRisk(r.Risk), SMPs: map[string]int{}, Total: f.Total, Connected: r.Took.Seconds(), Seconds: f.Seconds,
 	}
 	for _, x := range f.Faults {
@@ -216,6 +217,9 @@ func printForecast(row func(k, f string, a ...any), v *faultView) {
 			late = fmt.Sprintf(", %d of them late", v.Late)
 		}
 		row("connected", "%d pairs after about %v of writing%s", v.Broken, shortTime(v.Connected), late)
+	}
+	if v.Touched != nil {
+		row("hosts concerned", "%s", v.Touched)
 	}
 	if v.Drains > 0 {
 		row("drains", "%d, %.3g s in all", v.Drains, v.DrainTime)

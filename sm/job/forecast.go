@@ -33,7 +33,10 @@ type Forecast struct {
 	Refused    string   // why nothing would be written; empty if something would
 	Transition string   // mode and reason
 	Stages     []PlannedStage
-	Total      int // SMPs that write forwarding, lane and multicast tables
+	// Touched counts the hosts left, and their paths, that get other attributes. Paths to LIDs
+	// that are cut off count as lost. nil: no tables would be installed.
+	Touched *route.PathCount
+	Total   int // SMPs that write forwarding, lane and multicast tables
 	// Seconds is the predicted time of all of them, drains included, from the round
 	// trips seen in discovery. Until the manager learns of the fault and has read the switches
 	// concerned more time passes, as for routing.
@@ -98,7 +101,26 @@ func (p *Plan) Forecast(faults []notice.Fault, workers int) (*Forecast, error) {
 	}
 	r := p.Job.after(p.Solution, h).Run(workers)
 	out.fill(p, r, h)
+	if out.Refused == "" {
+		out.Touched = Touched(route.Solution{Graph: g, Tables: p.Solution.Tables}, route.Solution{Graph: h, Tables: r.Tables}, workers)
+	}
 	return out, nil
+}
+
+// Touched counts what hosts see of a change of tables; nil if entries are not known.
+func Touched(old, now route.Solution, workers int) *route.PathCount {
+	for _, t := range [...]*route.Tables{old.Tables, now.Tables} {
+		if t == nil {
+			return nil
+		}
+		for s := range t.Switches() {
+			if !t.Known(int32(s)) {
+				return nil
+			}
+		}
+	}
+	n := route.DiffPaths(old, now, nil, workers).Count(now.Graph)
+	return &n
 }
 
 // lose adds a fault to a loss and completes its names.

@@ -30,7 +30,10 @@ type Plan struct {
 	// RepathPairs is how many pairs (source port, LID) change their service
 	// level, so that hosts must resolve the paths again.
 	RepathPairs int64
-	Refusals    []route.RefusedGroup // multicast groups without a tree
+	// Touched counts the hosts and paths that the change gives other attributes; nil if the
+	// entries of a switch are not known.
+	Touched  *route.PathCount
+	Refusals []route.RefusedGroup // multicast groups without a tree
 	// Clean: the change is free of loops and cyclic dependencies at every step.
 	Clean     bool
 	SecondsAt float64      // predicted seconds, from the round-trip time seen in discovery

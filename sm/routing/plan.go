@@ -6,6 +6,7 @@ import (
 
 	"heddle/ib"
 	"heddle/ib/smp"
+	"heddle/route"
 	"heddle/route/transition"
 	"heddle/sm/job"
 	"heddle/sm/topo"
@@ -105,6 +106,7 @@ func (r *Router) planTables(p *job.Plan, res *job.Result, n *sets) {
 	p.Transition = res.Plan.Mode.String() + ": " + res.Plan.Reason
 	p.Clean = res.Plan.Mode == transition.ModeNone || res.Plan.Mode == transition.ModeDynamic
 	p.Mode, p.RepathPairs, p.Refusals = res.Plan.Mode, res.Plan.RepathPairs, res.Refused
+	p.Touched = job.Touched(route.Solution{Graph: f.Graph, Tables: res.Installed}, route.Solution{Graph: f.Graph, Tables: res.Tables}, 1)
 	if res.Plan.Risk != nil {
 		p.Risk = r.risk(res)
 	}
