@@ -160,9 +160,19 @@ type Output struct {
 	AliasesChanged bool
 	// Read lists nodes whose SL-to-VL and VL arbitration tables a query needs; the
 	// subnet manager reads them.
-	Read    []ib.GUID
-	Notices []Notice
-	Timer   mad.Time
+	Read []ib.GUID
+	// Notified, if set, says how many subscribers have to acknowledge a new service level; the
+	// subnet manager waits for them.
+	Notified *Notified
+	Notices  []Notice
+	Timer    mad.Time
+}
+
+// Notified is how many subscribers have not acknowledged that a service level changed, as of a
+// snapshot.
+type Notified struct {
+	Gen  uint64 // of the snapshot
+	Left int
 }
 
 // Notice is a log entry.
@@ -226,6 +236,7 @@ func (c *Core) Step(now mad.Time, ev Event, out *Output) {
 	}
 	c.flush()
 	c.subscriptions.reports.send(c)
+	c.signals.announce(c)
 	out.Timer = min(c.groups.nextTimer(c), c.services.nextTimer(), c.subscriptions.nextTimer(c), c.signals.nextTimer(c), c.aliases.nextTimer(), c.wait.nextTimer(), c.unsaved.nextTimer())
 	c.out = nil
 }

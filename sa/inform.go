@@ -267,6 +267,7 @@ func (x *informs) locate(c *Core) {
 		}
 		if port < 0 {
 			p.away(c.now)
+			c.signals.away(p)
 			x.dropAt = min(x.dropAt, x.deadline(p))
 			continue
 		}

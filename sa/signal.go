@@ -61,6 +61,8 @@ const (
 	// settleAfter is how long the paths must have been the same before it is stored that all
 	// subscribers have them, which costs a hash of all tables.
 	settleAfter = time.Second
+	// announceEvery is the shortest time between two values of Output.Notified that are not 0.
+	announceEvery = 100 * time.Millisecond
 	// signalBurst is how many Reports about paths may be sent at once after a pause.
 	signalBurst = 64
 )
@@ -91,6 +93,8 @@ type signals struct {
 	pause  mad.Time // when the pause of the next of them ends
 	peers  int      // with subscriptions to traps 68 or 69
 	left   int      // peers with a changed service level that have not acknowledged it
+	said   Notified // announced last
+	saidAt mad.Time
 	flight int      // outstanding Reports about paths
 	next   mad.Time // when the next Report may be sent
 	stats  SignalStats
@@ -531,6 +535,27 @@ func (x *signals) sole(c *Core, p *peer) bool {
 		}
 	}
 	return true
+}
+
+// announce tells the subnet manager how many have to learn a service level.
+func (x *signals) announce(c *Core) {
+	if x.base == nil || x.cmp != nil || x.left == x.said.Left && (x.left == 0 || x.base.Gen == x.said.Gen) {
+		return
+	}
+	if x.left > 0 && x.said.Left > 0 && c.now < x.saidAt.Add(announceEvery) {
+		return
+	}
+	x.said, x.saidAt = Notified{x.base.Gen, x.left}, c.now
+	n := x.said
+	c.out.Notified = &n
+}
+
+// away is called when the port of a peer is missing: nobody waits for it.
+func (x *signals) away(p *peer) {
+	if p.path.level {
+		p.path.level = false
+		x.left--
+	}
 }
 
 // timers settles what can be.

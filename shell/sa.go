@@ -113,6 +113,9 @@ func (s *SA) carryOut(ev sa.Event) {
 	if len(out.Read) > 0 {
 		s.shared.read(out.Read)
 	}
+	if out.Notified != nil {
+		s.shared.hostsNotified(out.Notified)
+	}
 	s.edge.Tell(out.Notices)
 	s.edge.Wake(out.Timer)
 }

@@ -45,6 +45,7 @@ type Shared struct {
 	groups     box[[]subnet.Group]
 	aliases    box[[]subnet.Alias]
 	reads      box[[]ib.GUID]
+	notified   box[sm.HostsNotified]
 	// For the SA:
 	traps box[[]sa.Trap]
 	// For the address manager:
@@ -159,6 +160,12 @@ func (s *Shared) setAliases(list []subnet.Alias) {
 // read requests lane tables of nodes from the subnet manager.
 func (s *Shared) read(nodes []ib.GUID) {
 	s.reads.update(func(waiting []ib.GUID) []ib.GUID { return append(waiting, nodes...) })
+	wake(s.WakeSM)
+}
+
+// hostsNotified passes on how many hosts have to acknowledge a new service level.
+func (s *Shared) hostsNotified(n *sa.Notified) {
+	s.notified.put(sm.HostsNotified{Gen: n.Gen, Left: n.Left})
 	wake(s.WakeSM)
 }
 

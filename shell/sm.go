@@ -99,6 +99,9 @@ func (s *SM) handleEvent(ev sm.Event) {
 	if v, ok := s.shared.aliases.take(); ok {
 		s.carryOut(sm.SetAliases{Aliases: v})
 	}
+	if v, ok := s.shared.notified.take(); ok {
+		s.carryOut(v)
+	}
 	if v, ok := s.shared.reads.take(); ok {
 		s.carryOut(sm.ReadTables{Nodes: v})
 	}

@@ -146,6 +146,10 @@ func (c *Core) Step(now mad.Time, ev Event, out *Output) {
 		c.pkeys.SetMembers(ev.Partitions, ev.Tag)
 	case ReadTables:
 		c.lanes.Read(ev.Nodes)
+	case HostsNotified:
+		if ev.Gen >= c.shown.told {
+			c.install.HostsLeft(ev.Left)
+		}
 	case PortLost:
 		c.onPortLost()
 	case Stop:

@@ -96,6 +96,13 @@ type ReadTables struct {
 	Nodes []ib.GUID // node GUIDs; nil = all nodes
 }
 
+// HostsNotified says how many subscribers have not acknowledged the notice that a service level
+// of a path changed with snapshot Gen or an earlier one.
+type HostsNotified struct {
+	Gen  uint64
+	Left int
+}
+
 // PortLost says that our port is gone (device removed, transport closed).
 type PortLost struct{}
 
@@ -115,6 +122,7 @@ func (SetAliases) event()    {}
 func (SetPlacements) event() {}
 func (SetMembers) event()    {}
 func (ReadTables) event()    {}
+func (HostsNotified) event() {}
 func (PortLost) event()      {}
 func (Stop) event()          {}
 

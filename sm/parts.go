@@ -123,7 +123,10 @@ func (l wiring) TookDown() int { return l.c.Report.Downed }
 func (l wiring) AddLanes(list []transition.LaneTable) { l.c.lanes.Stage(list) }
 
 // PublishTold implements install.Sweep.
-func (l wiring) PublishTold() { l.c.publishSweep() }
+func (l wiring) PublishTold() {
+	l.c.publishSweep()
+	l.c.shown.told = l.c.shown.gen
+}
 
 // AuditAt implements install.Sweep.
 func (l wiring) AuditAt(at mad.Time) { l.c.light.AuditAt(at) }

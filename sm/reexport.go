@@ -120,6 +120,7 @@ const (
 	KindLinkHeld          = notice.KindLinkHeld
 	KindLinkReleased      = notice.KindLinkReleased
 	KindRepath            = notice.KindRepath
+	KindLevelsUnanswered  = notice.KindLevelsUnanswered
 	KindGroupRefused      = notice.KindGroupRefused
 	KindPartitions        = notice.KindPartitions
 	KindPartitionsApplied = notice.KindPartitionsApplied

@@ -44,4 +44,5 @@ type shownState struct {
 	gen   uint64 // of the last snapshot
 	moved bool   // LIDs have moved: its graph and tables are older
 	ports bool   // ports have other LIDs
+	told  uint64 // generation of the last snapshot that announced service levels before their use
 }

@@ -114,3 +114,7 @@ type DampedLink = linkmgr.DampedLink
 
 // VirtualStatus counts virtual ports. See package vport.
 type VirtualStatus = vport.Status
+
+// WaitsForHosts reports whether a change of tables waits for hosts to use new service levels. It may
+// be called between Steps.
+func (c *Core) WaitsForHosts() bool { return c.install.WaitsForHosts() }

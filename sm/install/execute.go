@@ -241,8 +241,10 @@ func (x *Installer) wait() bool {
 	if !moves {
 		x.sweep.Enter(notice.PhaseDrain)
 	}
+	x.hosts = hostWait{}
 	if st.Repath > 0 {
 		d.told = true
+		x.hosts = hostWait{repath: st.Repath, limit: x.Now.Add(wait + 2*st.Repath)}
 		x.sweep.PublishTold()
 		wait += st.Repath
 	}

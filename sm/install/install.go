@@ -86,6 +86,7 @@ type Installer struct {
 	change   change
 	counts   Counts
 	resumeAt mad.Time // the wait of a stage is over; Never: there is none
+	hosts    hostWait
 }
 
 // New returns an Installer that knows nothing. flight is the longest time that a packet stays in
@@ -119,7 +120,7 @@ func (x *Installer) Next() mad.Time { return x.resumeAt }
 
 // Due ends a wait whose time has come.
 func (x *Installer) Due() {
-	if x.resumeAt <= x.Now {
+	if x.resumeAt <= x.Now && !x.prolong() {
 		x.resumeAt = mad.Never
 	}
 }

@@ -80,6 +80,7 @@ const (
 	KindRepair                            // a fault broke pairs, which were repaired, or not: Repair
 	KindNodeAnswers                       // a node that did not answer does again: Dur says after how long
 	KindTransientCycle                    // a transition is not proved at every step: Text says through which channels, why, and how long
+	KindLevelsUnanswered                  // hosts did not acknowledge new service levels in time
 	KindInternal                          // the manager found a mistake in itself: Text says what
 )
 
@@ -102,7 +103,7 @@ var kindNames = [...]string{
 	KindVPortUp: "vport_up", KindVPortDown: "vport_down",
 	KindVPortRefused: "vport_refused", KindVPortDuplicate: "vport_duplicate",
 	KindRepair: "repair", KindTransientCycle: "transient_cycle", KindNodeAnswers: "node_answers",
-	KindInternal: "internal",
+	KindLevelsUnanswered: "levels_unanswered", KindInternal: "internal",
 }
 
 // String is the name that logs and the API use.
