@@ -102,7 +102,7 @@ func TestForecast(t *testing.T) {
 // and these paths.
 func changedPaths(old, now *subnet.Snapshot) (hosts int, paths int64) {
 	for _, is := range now.EndPortPort {
-		p := &now.Ports[is]
+		p := now.Ports[is]
 		was := old.PortByPortGUID(p.GUID)
 		if p.Num == 0 || was < 0 {
 			continue
