@@ -21,6 +21,9 @@ type HostConfig struct {
 	Repath repath.Config
 	// Deaf hosts subscribe to nothing, so their connections keep their paths.
 	Deaf bool
+	// Refresh is how often a host asks for all paths again, so that a notice that was
+	// lost does no harm for longer; 0: never. Hosts do so in turn.
+	Refresh time.Duration
 	// MAD is how queries are repeated.
 	MAD mad.Config
 	// Options and Sender are those of connections.
@@ -56,7 +59,8 @@ type Host struct {
 	cfg   HostConfig
 	ep    *sim.Endpoint
 	timed mad.Time
-	subs  int
+	subs  int // traps that it is subscribed to
+	era   int // of registration
 }
 
 // hostTraps are those that hosts subscribe to.
@@ -115,22 +119,56 @@ func (l *Loaded) startHost(i int, cfg HostConfig) (*Host, error) {
 		}
 	}
 	if !cfg.Deaf {
-		for _, trap := range hostTraps {
-			h.subscribe(trap)
+		h.register()
+		h.ep.OnReregister = h.reregister
+		if cfg.Refresh > 0 {
+			l.Sim.After(cfg.Refresh*time.Duration(i+1)/time.Duration(l.Engine.NumHosts()), h.refresh)
 		}
 	}
 	h.arm()
 	return h, nil
 }
 
-// subscribe asks for a trap, until it gets it.
-func (h *Host) subscribe(trap uint16) {
+// register subscribes to all traps.
+func (h *Host) register() {
+	h.era++
+	h.subs = 0
+	for _, trap := range hostTraps {
+		h.subscribe(trap, h.era)
+	}
+}
+
+// reregister is the request of a manager that may know nothing of this host, and whose
+// paths may be others.
+func (h *Host) reregister() {
+	h.Client.Redirect(h.l.Sim.Now())
+	h.register()
+	h.Handler.Refresh(h.l.Sim.Now())
+	h.arm()
+}
+
+// refresh asks for all paths, again and again.
+func (h *Host) refresh() {
+	h.Handler.Refresh(h.l.Sim.Now())
+	h.l.Sim.After(h.cfg.Refresh, h.refresh)
+	h.arm()
+}
+
+// subscribe asks for a trap until it gets it, or registers anew.
+func (h *Host) subscribe(trap uint16, era int) {
 	h.Client.Subscribe(h.l.Sim.Now(), trap, func(_ mad.Time, err error) {
-		if err == nil {
+		switch {
+		case era != h.era:
+		case err == nil:
 			h.subs++
-			return
+		default:
+			h.l.Sim.After(time.Second, func() {
+				if era == h.era {
+					h.subscribe(trap, era)
+					h.arm()
+				}
+			})
 		}
-		h.l.Sim.After(time.Second, func() { h.subscribe(trap); h.arm() })
 	})
 }
 

@@ -53,13 +53,7 @@ func newHostbed(t testing.TB, f *fabric.Fabric, seed uint64, hc HostConfig, chan
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg := ProductionConfig(RepairChain{})
-	cfg.Engines, cfg.Explicit = []route.Engine{lash.Engine{}}, true
-	cfg.DampHold = 0
-	if change != nil {
-		change(&cfg)
-	}
-	m, err := c.Attach("S1", cfg, nil)
+	m, err := c.Attach("S1", lashManager(change), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -82,6 +76,17 @@ func newHostbed(t testing.TB, f *fabric.Fabric, seed uint64, hc HostConfig, chan
 		t.Fatal(err)
 	}
 	return &hostbed{l, hosts}
+}
+
+// lashManager is the configuration of a manager that routes with lash.
+func lashManager(change func(*sm.Config)) sm.Config {
+	cfg := ProductionConfig(RepairChain{})
+	cfg.Engines, cfg.Explicit = []route.Engine{lash.Engine{}}, true
+	cfg.DampHold = 0
+	if change != nil {
+		change(&cfg)
+	}
+	return cfg
 }
 
 // named is the host at a node.

@@ -39,6 +39,9 @@ type Endpoint struct {
 	// it, that was lost, in its state at that moment; nil ignores losses, as real
 	// hardware does.
 	OnUndeliverable func(p *mad.Packet)
+	// OnReregister is called when a manager asks the clients of the port to register
+	// again (PortInfo.ClientReregister), as a port event of the kernel. It may Send.
+	OnReregister func()
 	// SingleMAD marks an endpoint that cannot reassemble RMPP messages, like stock
 	// clients of ibsim's protocol. The receivers of its requests see this
 	// (mad.Packet).
@@ -138,6 +141,17 @@ func (e *Endpoint) Close() {
 	}
 	e.s.eps[e.idx] = nil
 	e.s.freeEps = append(e.s.freeEps, e.idx)
+}
+
+// reregister hands the request of a manager to the endpoints of a port.
+func (s *Subnet) reregister(p int32) {
+	for i := s.ports[p].ep; i >= 0; {
+		e := s.eps[i]
+		i = e.next
+		if e.OnReregister != nil {
+			e.OnReregister()
+		}
+	}
 }
 
 // Tag is what bits 63..48 of this endpoint's transaction ids hold on the wire.

@@ -50,7 +50,9 @@ func (s *Subnet) smaPortInfo(r *smaRequest) ib.Status {
 	if hide {
 		pi.MKey = 0
 	}
-	pi.ClientReregister = rereg
+	if pi.ClientReregister = rereg; rereg {
+		s.reregister(p)
+	}
 	if q := r.d.quirk; !ext && (s.cfg.HideExtendedSpeeds || q != nil && q.HideExtendedSpeeds) {
 		pi.LinkSpeedExtActive, pi.LinkSpeedExtSupported, pi.LinkSpeedExtEnabled = 0, 0, 0
 		pi.LinkSpeedExtActive2, pi.LinkSpeedExtSupported2, pi.LinkSpeedExtEnabled2 = 0, 0, 0

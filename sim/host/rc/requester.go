@@ -100,6 +100,9 @@ func (q *QP) Post(id uint64, bytes int) error {
 	return nil
 }
 
+// LastNews is when something new was acknowledged last; 0: nothing was.
+func (q *QP) LastNews() Time { return q.req.news }
+
 // Pending is how many messages are posted and not complete.
 func (q *QP) Pending() int { return q.req.n }
 

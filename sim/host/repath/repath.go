@@ -142,6 +142,13 @@ func (h *Handler) Notice(now mad.Time, r *saclient.Report) {
 	h.run(now)
 }
 
+// Refresh has the handler look at all queue pairs as if a notice had said that any path
+// may have changed: the remedy for notices that were lost.
+func (h *Handler) Refresh(now mad.Time) {
+	h.want.addAll(now)
+	h.run(now)
+}
+
 // Idle reports whether nothing is under way.
 func (h *Handler) Idle() bool {
 	return len(h.notices) == 0 && h.round == nil && h.want.empty() && h.later.empty() && len(h.moving) == 0

@@ -7,6 +7,7 @@ import (
 	wire "heddle/ib/sa"
 	"heddle/mad"
 	"heddle/sim/host/adapter"
+	"heddle/sim/host/rc"
 )
 
 // wanted is what notices have named and no round has looked at yet.
@@ -197,6 +198,9 @@ func (h *Handler) again() {
 // look compares one queue pair with its path.
 func (h *Handler) look(now mad.Time, r *round, c *adapter.Connection) {
 	p, ok := r.paths[c.Peer()]
+	if st := c.QP().State(); st < rc.ReadyToReceive || st > rc.SendQueueDrain {
+		return // it is not connected
+	}
 	if c.Gone() || !ok && !r.want.all && !h.cfg.Walk {
 		return
 	}

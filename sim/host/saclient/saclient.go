@@ -9,6 +9,8 @@ package saclient
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 
 	"heddle/ib"
 	wire "heddle/ib/sa"
@@ -35,13 +37,20 @@ type Client struct {
 	rmpp   *mad.RMPP
 	send   func(*mad.Packet)
 	master func() Master
-	calls  map[uint64]func(now mad.Time, data []byte, err error)
+	calls  map[uint64]*call
 	token  uint64
 
 	// OnReport gets each Report once it is answered. nil: Reports are not answered.
 	OnReport func(r *Report)
 	// Count counts messages.
 	Count Counters
+}
+
+// call is a request that has not ended.
+type call struct {
+	mad  ib.MAD
+	to   Master
+	done func(now mad.Time, data []byte, err error)
 }
 
 // Counters count MADs and their bytes, those of RMPP included.
@@ -55,7 +64,7 @@ type Counters struct {
 
 // New makes a client that sends by send. Requests go to where master says.
 func New(send func(*mad.Packet), master func() Master, c mad.Config) *Client {
-	k := &Client{eng: mad.NewEngine(c), rmpp: mad.NewRMPP(mad.RMPPConfig{}), master: master, calls: map[uint64]func(mad.Time, []byte, error){}}
+	k := &Client{eng: mad.NewEngine(c), rmpp: mad.NewRMPP(mad.RMPPConfig{}), master: master, calls: map[uint64]*call{}}
 	k.send = func(p *mad.Packet) {
 		k.Count.Sent++
 		send(p)
@@ -79,14 +88,32 @@ var ErrShort = errors.New("saclient: the response is too short")
 
 // request sends a request; done is called once.
 func (k *Client) request(now mad.Time, m *ib.MAD, done func(now mad.Time, data []byte, err error)) {
+	k.submit(now, &call{mad: *m, done: done})
+	k.eng.Poll(now, k.send)
+}
+
+func (k *Client) submit(now mad.Time, c *call) {
 	k.token++
-	to := k.master()
-	r := mad.Request{Token: k.token, MAD: *m, Addr: mad.Addr{LID: to.LID, SL: to.SL, QP: 1}}
+	c.to = k.master()
+	r := mad.Request{Token: k.token, MAD: c.mad, Addr: mad.Addr{LID: c.to.LID, SL: c.to.SL, QP: 1}}
 	if err := k.eng.Submit(&r); err != nil {
-		done(now, nil, err)
+		c.done(now, nil, err)
 		return
 	}
-	k.calls[k.token] = done
+	k.calls[k.token] = c
+}
+
+// Redirect sends requests that have not ended to the present master, with all their
+// repetitions before them: the manager that they were sent to may be dead. Call it
+// when a manager asks the port to register again.
+func (k *Client) Redirect(now mad.Time) {
+	for _, token := range slices.Sorted(maps.Keys(k.calls)) {
+		if c := k.calls[token]; c.to != k.master() {
+			k.eng.Cancel(token, token)
+			delete(k.calls, token)
+			k.submit(now, c)
+		}
+	}
 	k.eng.Poll(now, k.send)
 }
 
@@ -210,7 +237,7 @@ func (k *Client) report(now mad.Time, p *mad.Packet) {
 
 // completed ends a request.
 func (k *Client) completed(now mad.Time, c *mad.Completion) {
-	done := k.calls[c.Token]
+	x := k.calls[c.Token]
 	delete(k.calls, c.Token)
 	err := c.Err
 	if err == nil {
@@ -218,8 +245,8 @@ func (k *Client) completed(now mad.Time, c *mad.Completion) {
 			err = &StatusError{c.Attr, st}
 		}
 	}
-	if done != nil {
-		done(now, c.Data, err)
+	if x != nil {
+		x.done(now, c.Data, err)
 	}
 }
 

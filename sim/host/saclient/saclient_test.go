@@ -86,6 +86,34 @@ func TestUnanswered(t *testing.T) {
 	}
 }
 
+// TestRedirect: what was asked of a manager that is dead is asked of its successor.
+func TestRedirect(t *testing.T) {
+	w := &wireOf{}
+	at := Master{LID: 5}
+	k := New(w.send, func() Master { return at }, mad.Config{})
+	ended := 0
+	k.Paths(0, &wire.PathRecord{}, 0, true, func(_ mad.Time, _ []wire.PathRecord, err error) {
+		if ended++; err != nil {
+			t.Error(err)
+		}
+	})
+	k.Redirect(1)
+	if len(w.sent) != 1 {
+		t.Errorf("%d sent: the master is the same", len(w.sent))
+	}
+	at.LID = 9
+	k.Redirect(2)
+	if len(w.sent) != 2 || w.sent[1].Addr.LID != 9 {
+		t.Fatalf("%+v", w.sent)
+	}
+	var r wire.PathRecord
+	k.Receive(3, answer(&w.sent[0], 0, r.Put)) // late, from the old one
+	k.Receive(4, answer(&w.sent[1], 0, r.Put))
+	if ended != 1 {
+		t.Errorf("%d ends", ended)
+	}
+}
+
 // TestReport: a Report is answered with its own content, and handed on.
 func TestReport(t *testing.T) {
 	k, w := newClient()
