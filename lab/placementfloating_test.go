@@ -45,9 +45,21 @@ func testFloating(t *testing.T, serves bool) {
 			if got := k.lidOf(k.place(i, 0).Port); got != want {
 				t.Fatalf("%s has LID %v, want %v\n%s", k.hosts[i], got, want, k.reports())
 			}
+			port := k.place(i, 0).Port
+			if s := k.m.Snap; s.KeepsAddress(s.PortByGUID(port), port) != (want == base[i]) {
+				q := s.Ports[s.PortByGUID(port)]
+				t.Fatalf("%s: LID %d, placement %v: does its GUID keep its LID? want %v\n%s", k.hosts[i], q.LID, q.Placed, want == base[i], k.reports())
+			}
 			if pi := k.Sim.PortInfo(k.Fabric.Find(k.hosts[i]), 1); pi.LID != want {
 				t.Fatalf("%s shows LID %v, want %v", k.hosts[i], pi.LID, want)
 			}
+		}
+	}
+	keeps := func(n string) {
+		t.Helper()
+		g := k.placement[n].GUID
+		if s := k.m.Snap; !s.KeepsAddress(s.PortByGUID(g), g) {
+			t.Fatalf("the snapshot says that %q does not keep its LID\n%s", n, k.reports())
 		}
 	}
 	k.put("a", 1, 1, subnet.FloatingLID)
@@ -62,6 +74,8 @@ func testFloating(t *testing.T, serves bool) {
 	for _, host := range []int{2, 5, 8, 1} {
 		k.set(subnet.PlacementPlaced, k.move("a", host, 3))
 		check(map[string]int{"a": host, "b": 4})
+		keeps("a")
+		keeps("b")
 		if r, _ := k.last(a.GUID); r.LID != a.LID {
 			t.Errorf("LID %v became %v", a.LID, r.LID)
 		}
@@ -87,9 +101,11 @@ func testFloating(t *testing.T, serves bool) {
 		k.wait(subnet.PlacementPlaced, k.all()...)
 		check(map[string]int{"a": 1, "b": 4})
 	}
-	k.m.Sweep(true)
+	k.m.Sweep(true) // shows whose LIDs they are, if the snapshot before could not
 	k.Run(time.Second)
 	check(map[string]int{"a": 1, "b": 4})
+	keeps("a")
+	keeps("b")
 	if err := k.Sim.DetachVM("a"); err != nil {
 		t.Fatal(err)
 	}

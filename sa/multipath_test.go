@@ -13,7 +13,7 @@ import (
 )
 
 // TestOtherGIDs: aliases are answered as requested, other subnets by a router,
-// multicast groups with their parameters.
+// multicast groups with their parameters. Only a port's own GID may be cached.
 func TestOtherGIDs(t *testing.T) {
 	s := snapshot(3, 0)
 	s.Ports[s.PortByGUID(0x1021)].Aliases = []ib.GUID{0, 0xA11A5}
@@ -23,15 +23,15 @@ func TestOtherGIDs(t *testing.T) {
 	src.Opt.PathCaching = 1
 	src.Opt.PrefixRoutes = []sa.PrefixRoute{{Prefix: 0xFEC0_0000_0000_0009, GUID: 0x1031}, {Prefix: 0xFEC0_0000_0000_0008, GUID: 0x1011}}
 	a := asker{t, src, 2}
-	if got, st := a.get(pathEnds, between(s, 0x1011, 0xA11A5)); st != 0 || got.DGID.GUID() != 0xA11A5 || got.DLID != 3 || got.Reserved3 != 1 {
+	if got, st := a.get(pathEnds, between(s, 0x1011, 0xA11A5)); st != 0 || got.DGID.GUID() != 0xA11A5 || got.DLID != 3 || got.Reserved3 != 0 {
 		t.Errorf("to an alias: %+v, status %v", got, st)
 	}
-	if got, st := a.get(pathEnds, between(s, 0xA11A5, 0x1011)); st != 0 || got.SGID.GUID() != 0xA11A5 || got.SLID != 3 {
+	if got, st := a.get(pathEnds, between(s, 0xA11A5, 0x1011)); st != 0 || got.SGID.GUID() != 0xA11A5 || got.SLID != 3 || got.Reserved3 != 1 {
 		t.Errorf("from an alias: %+v, status %v", got, st)
 	}
 	r := between(s, 0x1011, 0)
 	r.DGID = ib.MakeGID(0xFEC0_0000_0000_0009, 0x77)
-	if got, st := a.get(pathEnds, r); st != 0 || got.DGID != r.DGID || got.DLID != 4 || got.HopLimit != 0xFF {
+	if got, st := a.get(pathEnds, r); st != 0 || got.DGID != r.DGID || got.DLID != 4 || got.HopLimit != 0xFF || got.Reserved3 != 0 {
 		t.Errorf("to another subnet: %+v, status %v", got, st)
 	}
 	for _, p := range []ib.SubnetPrefix{0xFEC0_0000_0000_0008, 0xFEC0_0000_0000_0007} { // no router; no route

@@ -375,8 +375,10 @@ func (w *way) record(q *query, r *wire.PathRecord, out *wire.PathRecord) bool {
 	*out = wire.PathRecord{
 		SGID: w.src.gid, DGID: w.dst.gid, SLID: slid, DLID: dlid, HopLimit: w.dst.hop, Reversible: reversible, PKey: w.key, SL: sl,
 		MTUSelector: wire.SelExactly, MTU: v.mtu, RateSelector: wire.SelExactly, Rate: v.rate,
-		PacketLifeTimeSelector: wire.SelExactly, PacketLifeTime: v.life, Reserved3: q.opt.PathCaching,
-		RawTraffic: q.raw(r),
+		PacketLifeTimeSelector: wire.SelExactly, PacketLifeTime: v.life, RawTraffic: q.raw(r),
+	}
+	if q.opt.PathCaching != 0 && w.dst.hop == 0 && q.s.KeepsAddress(w.dst.port, w.dst.gid.GUID()) {
+		out.Reserved3 = q.opt.PathCaching
 	}
 	if out.HopLimit == 0 {
 		out.HopLimit = q.hopLimit(w.src.port, w.dst.port)

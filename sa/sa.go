@@ -76,7 +76,8 @@ type Options struct {
 	QoS *qos.Policy
 	// PathCaching is the value of the 3 reserved bits at bit offset 353 of
 	// PathRecord responses, which permit hosts to cache the path; 0: no
-	// permission.
+	// permission. It is given only for paths to destinations whose GID keeps its
+	// LID (subnet.Snapshot.KeepsAddress).
 	PathCaching uint8
 	// VirtHopLimit is the HopLimit of paths within the subnet whose packets need a
 	// GRH because an end is a VPort that shares its LID. Clients add a GRH if it is

@@ -160,7 +160,7 @@ var hostTable = []Setting{
 	},
 	{
 		Name: "subnet-supports-sa-path-caching", Group: Answers, Arg: "BITS", Since: first, Bare: "1",
-		Meaning: "value of the reserved bits at bit offset 353 of PathRecord answers, which permits hosts to cache paths; without an argument 1",
+		Meaning: "value of the reserved bits at bit offset 353 of PathRecord answers, which permits hosts to cache paths to GIDs that keep their LIDs; without an argument 1",
 		value:   number[uint8]{at: func(c *Config) *uint8 { return &c.SA.PathCaching }, max: 7, zero: "none"},
 	},
 	{

@@ -68,12 +68,12 @@ func (c *Core) snapPort(at []int32, p *topo.Port) subnet.Port {
 	q := subnet.Port{
 		GUID: p.GUID, Info: p.Info, Peer: subnet.NoRef(), Node: at[p.Node], EndPort: -1,
 		Num: p.Num, Known: p.Has(topo.PortKnown), LID: p.LID, LMC: p.LMC, Held: p.Has(topo.PortHeld), Aliases: c.placements.AliasesOf(p),
-		PKeys: c.pkeys.ShownAt(p), Adapter: c.vports.ShownAdapter(p),
+		Placed: c.placements.LIDOwnerAt(p.GUID, p.LID), PKeys: c.pkeys.ShownAt(p), Adapter: c.vports.ShownAdapter(p),
 	}
 	q.Info.MKey = 0 // keys are nobody's business
 	if f.Nodes[p.Node].IsSwitch() && p.Num > 0 {
 		p0 := f.PortOf(p.Node, 0)
-		q.GUID, q.LID, q.LMC = p0.GUID, p0.LID, p0.LMC
+		q.GUID, q.LID, q.LMC, q.Placed = p0.GUID, p0.LID, p0.LMC, 0
 	}
 	if p.Has(topo.PortLinked) {
 		q.Peer = ref{Node: at[p.Peer.Node], Port: p.Peer.Port}
@@ -124,6 +124,7 @@ func (c *Core) buildSnapshot() *subnet.Snapshot {
 		s.EndPortPort[e] = portAt[pi]
 		q := s.Ports[portAt[pi]]
 		q.EndPort, q.LID, q.LMC = int32(e), f.Graph.EndPorts[e].LID, f.Graph.EndPorts[e].LMC
+		q.Placed = c.placements.LIDOwnerAt(q.GUID, q.LID)
 	}
 	c.vports.Append(s)
 	c.lanes.Show(s)

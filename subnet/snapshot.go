@@ -91,6 +91,9 @@ type Port struct {
 	// Aliases are the alias GUIDs that the port acknowledged, by index in its
 	// GUIDInfo table; index 0 is the port GUID itself and 0 here. nil: none.
 	Aliases []ib.GUID
+	// Placed is the GUID of the Placement that has the LID, which follows it to other ports; 0:
+	// the LID is that of the port or function; all ones: of a Placement that is not known yet.
+	Placed ib.GUID
 	// Virtual is set on the entry of a virtual port, which follows those of all
 	// physical ports (vport.go).
 	Virtual *Virtual

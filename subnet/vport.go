@@ -208,3 +208,15 @@ type PlacementReport struct {
 	SMPs   int    // of PlacementPlaced: LFT blocks that this placement's LID took, by the paper's count
 	AtRisk bool   // of PlacementPlaced: a transient cycle of credits was possible while its LID moved
 }
+
+// KeepsAddress reports whether a GUID at port i keeps its LID when it moves, so that hosts may
+// remember the pair. A Placement keeps its own and its floating LID. A port keeps its LID while
+// none floats there. An alias GUID and a function that shares a LID get another LID with each
+// move, and so does a function's GUID whose LID belongs to no Placement.
+func (s *Snapshot) KeepsAddress(i int32, g ib.GUID) bool {
+	p := s.Ports[i]
+	if p.Placed != 0 || p.Virtual != nil {
+		return g == p.Placed && (p.Virtual == nil || p.Virtual.OwnLID)
+	}
+	return g == p.GUID
+}

@@ -20,6 +20,24 @@ func (m *Machine) FloatBase(port ib.GUID) ib.LID {
 	return m.lids.OfFunction(subnet.Place{Port: port})
 }
 
+// LIDOwner is the GUID of the placement that has a LID, 0 if none has it.
+func (m *Machine) LIDOwner(l ib.LID) ib.GUID { return m.lids.Placement(l) }
+
+// LIDOwnerAt is LIDOwner of the LID that a physical port has. unknownPlacement: it is not the
+// port's own, and the address manager has not said whose it is.
+func (m *Machine) LIDOwnerAt(port ib.GUID, l ib.LID) ib.GUID {
+	if g := m.lids.Placement(l); g != 0 {
+		return g
+	}
+	if base := m.FloatBase(port); base != 0 && base != l {
+		return unknownPlacement
+	}
+	return 0
+}
+
+// unknownPlacement is the GUID of no port.
+const unknownPlacement = ^ib.GUID(0)
+
 // AssignFloating gives ports whose LID floats the LID that they are to have. A sweep has assigned
 // LIDs to all ports before.
 func (m *Machine) AssignFloating() {

@@ -102,7 +102,7 @@ func (m *Manager) entry(s *subnet.Snapshot, r Ref, port int32) subnet.Port {
 		lid = 0
 	}
 	q.Adapter = nil
-	q.GUID, q.LID, q.LMC = v.info.PortGUID, lid, 0
+	q.GUID, q.LID, q.LMC, q.Placed = v.info.PortGUID, lid, 0, m.needs.Placements.LIDOwner(lid)
 	q.Info.PortState, q.Info.LID, q.Info.LMC = v.state, lid, 0
 	q.Info.GUIDCap = v.info.GUIDCap
 	q.Info.PKeyViolations, q.Info.QKeyViolations = v.info.PKeyViolations, v.info.QKeyViolations

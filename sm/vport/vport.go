@@ -41,6 +41,8 @@ type Placements interface {
 	Entry(s *subnet.Snapshot, r Ref, port int32) (subnet.Port, bool)
 	// ShownElsewhere reports whether snapshots show a GUID at another place than p.
 	ShownElsewhere(g ib.GUID, p subnet.Place) bool
+	// LIDOwner is the GUID of the placement that has a LID, 0 if none has it.
+	LIDOwner(l ib.LID) ib.GUID
 }
 
 // PKeys is the part that programs P_Key tables.

@@ -92,6 +92,7 @@ func (b *stage) Refused(r Ref, err error) {
 
 func (b *stage) Entry(*subnet.Snapshot, Ref, int32) (subnet.Port, bool) { return subnet.Port{}, false }
 func (b *stage) ShownElsewhere(ib.GUID, subnet.Place) bool              { return false }
+func (b *stage) LIDOwner(ib.LID) ib.GUID                                { return 0 }
 func (b *stage) Touch(ib.GUID)                                          {}
 func (b *stage) Shown(*pkey.Table) []ib.PKey                            { return nil }
 func (b *stage) MemberMoved(ib.GUID)                                    {}
