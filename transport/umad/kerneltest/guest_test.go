@@ -69,12 +69,13 @@ func guestRun() (failed int, err error) {
 		return 0, err
 	}
 	fmt.Printf("device %s, link layer %s, state %d, GID %s\n", d.Name(), d.LinkLayer, d.State, d.GIDs[0])
+	failed = netlinkChecks(os.Stdout)
 	e := &abitest.Env{
 		Sys: umad.DefaultSys, Dev: umad.DefaultDev, A: d.Umad, B: d.Umad, Issm: d.Issm, CA: d.CA, Port: d.Port,
 		To:     umadabi.Header{GRHPresent: true, GID: d.GIDs[0], HopLimit: 64},
 		Remove: func() error { return deleteLink(0) },
 	}
-	return abitest.Run(e, os.Stdout), nil
+	return failed + abitest.Run(e, os.Stdout), nil
 }
 
 // waitDevice waits until the RDMA device is usable.
