@@ -38,12 +38,12 @@ func netlinkChecks(w io.Writer) (failed int) {
 		flags uint16 // added
 		want  error
 	}{
-		{"netlink: SET_TIMEOUT", rdmanl.AppendTimeout(nil, 1, 500*time.Millisecond), 0, nil},
-		{"netlink: a path that nobody asked for", rdmanl.AppendPath(nil, 2, r), unix.NLM_F_ACK, nil},
-		{"netlink: a path as a request", rdmanl.AppendPath(nil, 3, r), unix.NLM_F_ACK | unix.NLM_F_REQUEST, unix.EPERM},
-		{"netlink: a miss that nobody asked for", rdmanl.AppendMiss(nil, rdmanl.Resolve, 4), unix.NLM_F_ACK, nil},
-		{"netlink: a GID that nobody asked for", rdmanl.AppendGID(nil, 5, r.DGID), unix.NLM_F_ACK, nil},
-		{"netlink: a GID as a request", rdmanl.AppendGID(nil, 6, r.DGID), unix.NLM_F_ACK | unix.NLM_F_REQUEST, unix.EPERM},
+		{"netlink, SET_TIMEOUT", rdmanl.AppendTimeout(nil, 1, 500*time.Millisecond), 0, nil},
+		{"netlink, a path that nobody asked for", rdmanl.AppendPath(nil, 2, r), unix.NLM_F_ACK, nil},
+		{"netlink, a path as a request", rdmanl.AppendPath(nil, 3, r), unix.NLM_F_ACK | unix.NLM_F_REQUEST, unix.EPERM},
+		{"netlink, a miss that nobody asked for", rdmanl.AppendMiss(nil, rdmanl.Resolve, 4), unix.NLM_F_ACK, nil},
+		{"netlink, a GID that nobody asked for", rdmanl.AppendGID(nil, 5, r.DGID), unix.NLM_F_ACK, nil},
+		{"netlink, a GID as a request", rdmanl.AppendGID(nil, 6, r.DGID), unix.NLM_F_ACK | unix.NLM_F_REQUEST, unix.EPERM},
 	} {
 		got, err := exchange(c.b, c.flags)
 		if err == nil && !errors.Is(got, c.want) {
@@ -51,7 +51,7 @@ func netlinkChecks(w io.Writer) (failed int) {
 		}
 		check(c.name, err)
 	}
-	check("netlink: the agent is the listener", agentListens())
+	check("netlink, the agent is the listener", agentListens())
 	return failed
 }
 
