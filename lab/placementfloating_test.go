@@ -116,3 +116,57 @@ func testFloating(t *testing.T, serves bool) {
 	k.vms = []string{"b"}
 	check(map[string]int{"b": 4})
 }
+
+// TestPlacementFloatsNoMore: a placement whose LID floated and that shares a LID now leaves its port
+// with the LID that it had before, there or at another place, and gives its own LID up. It may
+// float again.
+func TestPlacementFloatsNoMore(t *testing.T) {
+	k := layCloud(t, 3, 3, sim.Hypervisor{Model: sim.SharedPort, VFs: 4}, sim.Config{Seed: 1, LinearFDBCap: 1024}, nil)
+	k.start(nil)
+	k.up()
+	base := map[int]ib.LID{}
+	for i := range k.hosts {
+		base[i] = k.lidOf(k.place(i, 0).Port)
+	}
+	k.put("a", 1, 1, subnet.FloatingLID)
+	k.set(subnet.PlacementPlaced, k.all()...)
+	// shares sees that no port has another LID than its own, and nobody the one that floated.
+	shares := func(host int, floated ib.LID) {
+		t.Helper()
+		k.Run(time.Second)
+		clear(k.lids)
+		k.check()
+		for i := range k.hosts {
+			pi := k.Sim.PortInfo(k.Fabric.Find(k.hosts[i]), 1)
+			if shown := k.lidOf(k.place(i, 0).Port); shown != base[i] || pi.LID != base[i] {
+				t.Errorf("%s has LID %v and shows %v, want %v\n%s", k.hosts[i], pi.LID, shown, base[i], k.reports())
+			}
+		}
+		r, _ := k.last(k.placement["a"].GUID)
+		if r.State != subnet.PlacementPlaced || r.LID != base[host] {
+			t.Errorf("reported %+v, want LID %v", r, base[host])
+		}
+		if k.m.Snap.PortByLID(floated) >= 0 || k.m.Status().Moves.LIDsUsed != len(base)+len(k.m.Snap.Graph.Switches) {
+			t.Errorf("LID %v is kept; %+v", floated, k.m.Status().Moves)
+		}
+	}
+	for _, host := range []int{1, 4, 4, 7} { // there, elsewhere, and back to the start
+		l, _ := k.last(k.placement["a"].GUID)
+		if l.LID < 1000 {
+			t.Fatalf("it floats with LID %v", l.LID)
+		}
+		p := k.placement["a"]
+		if p.Place != k.place(host, 1) {
+			p = k.move("a", host, 1)
+		}
+		p.LIDKind, p.LID = subnet.SharedLID, 0
+		k.placement["a"] = p
+		k.set(subnet.PlacementPlaced, p)
+		shares(host, l.LID)
+		p.LIDKind = subnet.FloatingLID
+		k.placement["a"] = p
+		k.set(subnet.PlacementPlaced, p)
+		clear(k.lids)
+		k.check()
+	}
+}

@@ -344,7 +344,7 @@ func (m *Machine) allRouted() bool {
 			m.look(l)
 			continue
 		}
-		if own := m.lidOf(l); t != (subnet.Place{}) && own != 0 && !m.router.RoutedAt(own, t.Port) {
+		if own := m.lidOf(l); t != (subnet.Place{}) && own != 0 && !l.sinks && !m.router.RoutedAt(own, t.Port) {
 			l.port = l.back.Port
 			m.rollBack(l, because(subnet.CauseNoRoute, "no route leads to it: %s", m.router.WhyNot()))
 			continue
@@ -398,6 +398,7 @@ func (m *Machine) allPut() bool {
 func (m *Machine) endBatch() {
 	m.enterStep(Idle)
 	m.floatsOver()
+	m.sink()
 	for _, l := range m.batch {
 		m.letGo(l)
 		if t := l.target(); l.held == t {

@@ -147,7 +147,7 @@ func (m *Machine) readyFloat(l *placement, p *topo.Port) bool {
 func (m *Machine) unfloat() bool {
 	begun := false
 	for _, l := range m.batch {
-		if l.floats == 0 || l.floats == l.target().Port {
+		if l.floats == 0 || l.floats == l.target().Port && !l.sinks {
 			continue
 		}
 		if p := m.EndPort(l.floats); p != nil && m.FloatBase(p.GUID) != 0 {
@@ -193,6 +193,17 @@ func (m *Machine) PortsSet(failed bool) {
 		if p := m.EndPort(l.floats); l.floats != 0 && l.floats == l.target().Port && p != nil && p.Info.LID != m.lidOf(l) {
 			p.Info.LID = m.lidOf(l)
 			m.rollBack(l, because(subnet.CauseNotTaken, "port %v does not take LID %v", p.GUID, m.lidOf(l)))
+		}
+	}
+}
+
+// sink takes the LIDs away that floated and are not routed any more.
+func (m *Machine) sink() {
+	for _, l := range m.batch {
+		if own := m.lidOf(l); l.sinks && l.floats == 0 && l.unfloats == 0 && (own == 0 || m.router.Owner(own) == 0) {
+			if l.sinks = false; own != 0 {
+				m.Save(m.loseLID(l))
+			}
 		}
 	}
 }

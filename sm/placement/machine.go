@@ -194,8 +194,11 @@ type placement struct {
 	floats ib.GUID // the shared port that has its LID, or is to have it
 	// unfloats is the shared port that had it, and is to have its base LID again.
 	unfloats ib.GUID
-	smps     int  // LFT blocks of its last move
-	atRisk   bool // a transient cycle was possible while it moved
+	// sinks says that its LID floated, and that it is to share that of its port: the LID goes once
+	// no port has it and it is not routed any more.
+	sinks  bool
+	smps   int  // LFT blocks of its last move
+	atRisk bool // a transient cycle was possible while it moved
 
 	holds   subnet.Place // the function that is to hold it now: Machine.hold
 	aim     subnet.Place // of the batch: its target when that was gathered

@@ -65,6 +65,7 @@ func (m *Machine) set(n *subnet.Placement) {
 	l.Aliases = slices.Clone(n.Aliases)
 	l.become(Waiting)
 	l.implied, l.looked, l.failed = false, false, failure{}
+	l.sinks = l.sinks && n.LIDKind == subnet.SharedLID
 	l.told = subnet.PlacementReport{}
 	if n.Place != (subnet.Place{}) && m.wants[n.Place] == nil {
 		m.wants[n.Place] = l

@@ -33,6 +33,7 @@ func (m *Machine) ready(l *placement) bool {
 		return m.hindered(l, o, f)
 	}
 	a, v := m.function(t)
+	l.sinks = l.sinks && m.sharedTarget(a, t)
 	switch {
 	case m.sharedTarget(a, t):
 		return m.readyShared(l, m.EndPort(t.Port))

@@ -11,9 +11,9 @@ func (m *Machine) route() bool {
 	for _, l := range m.batch {
 		if t := l.target(); t != l.aim {
 			continue // it was set again during the batch
-		} else if t != (subnet.Place{}) {
+		} else if t != (subnet.Place{}) && !l.sinks {
 			l.port = t.Port
-		} else if l.unwanted() {
+		} else if l.unwanted() || l.sinks {
 			l.port = 0
 		}
 	}
@@ -56,7 +56,7 @@ func (m *Machine) collectMoves(changed []subnet.Place) (requests []move.Request,
 		}
 	}
 	for _, l := range m.batch {
-		if own := m.lidOf(l); !m.placeLID(own) && (l.port != 0 || l.unwanted()) {
+		if own := m.lidOf(l); !m.placeLID(own) && (l.port != 0 || l.unwanted() || l.sinks) {
 			want(own, l.port, l)
 		}
 	}

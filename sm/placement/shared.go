@@ -129,6 +129,10 @@ func (m *Machine) readyShared(l *placement, p *topo.Port) bool {
 	if l.LIDKind == subnet.FloatingLID {
 		return m.readyFloat(l, p)
 	}
+	if l.floats != 0 || !m.floatLeft(l) || l.sinks {
+		l.sinks = true
+		return true
+	}
 	m.mergeAliases()
 	switch other := m.tables.Wanted(t); {
 	case l.held == t:
