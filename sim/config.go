@@ -17,6 +17,10 @@ type Config struct {
 	// the other. TrainDelay is the time from both ends of a link being ready to
 	// the link being up.
 	HopLatency, SMALatency, TrainDelay time.Duration
+	// SMILatency is how much longer a directed-route SMP takes over each link, because the subnet
+	// management interface of each node looks at it (IBA §14.2.2), where a packet by LID is
+	// forwarded by the switch alone.
+	SMILatency time.Duration
 	// Jitter adds up to this much, uniformly, to every hop.
 	Jitter time.Duration
 	// SMAQueue is how many requests may wait for one node's SMA before further

@@ -341,6 +341,9 @@ func (s *Subnet) cross(f *flight, out int32) {
 	f.port = o.peer
 	f.epoch = in.epoch
 	f.stage = stArrive
+	if s.cfg.SMILatency != 0 && f.mad.Class() == ib.ClassSubnDR {
+		f.wait += s.cfg.SMILatency
+	}
 	if s.cfg.Jitter != 0 {
 		f.wait += time.Duration(s.devs[o.dev].rng.below(uint64(s.cfg.Jitter) + 1))
 	}

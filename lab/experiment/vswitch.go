@@ -47,7 +47,7 @@ func VSwitchReconfiguration(o Options) (*report.Report, error) {
 		Intro: fmt.Sprintf("Fat trees of 36-port switches with vSwitch adapters, routed by ftree. 'Dynamic': a VM's LID comes with it and its entries are copied from those of the physical function at the destination. "+
 			"'Prepopulated': every virtual function has a LID from boot, and two LIDs are swapped. 'Balanced' changes every switch where the two entries differ, as published; 'minimal' the fewest with which the LID is delivered. "+
 			"SMPs are Sets of LinearForwardingTable that the simulated switches carried out; those to hypervisors and those that only drop entries for a while are listed apart, as the paper does not count them. "+
-			"A cable takes %v, an agent %v; directed routes are as fast as LID routes here, so r is 0.", hopLatency, smaLatency),
+			"A cable takes %v, an agent %v. Directed routes are as fast as LID routes, so r is 0, but where r is measured.", hopLatency, smaLatency),
 	}
 	rep.Sections = append(rep.Sections, settingsSection(append(deviations(wireConfig(&wireOptions{kind: move.Swap, window: 1}), map[string]string{
 		"SweepInterval":      "nothing goes on but what is counted",
@@ -58,6 +58,7 @@ func VSwitchReconfiguration(o Options) (*report.Report, error) {
 		setting{"an agent's work on an SMP", smaLatency.String(), "-", "of the simulator; none at all for the full subnet"})))
 	if len(results) > 0 {
 		rep.Sections = append(rep.Sections, fullSection(results), migrationSection(results), timeSection(results))
+		rep.Sections = append(rep.Sections, directedSection(results)...)
 	}
 	c, err := capacitySections(&o, full)
 	if err != nil {
@@ -70,7 +71,9 @@ func VSwitchReconfiguration(o Options) (*report.Report, error) {
 // vswitchSize is what was found at one size.
 type vswitchSize struct {
 	hosts, switches int
-	trip            time.Duration // k + r: of one SMP to a switch and back, the mean over all
+	trip            time.Duration // k: of one SMP to a switch and back, the mean over all
+	links           float64       // of that way, the mean over all switches
+	directed        time.Duration // boot[1].took where directed routes are slower by smiLatency; 0: not measured
 	top             ib.LID
 	boot            [2]boot // with the manager's own window, one SMP at a time
 	moves           []*vswitchMoves
@@ -122,7 +125,19 @@ func vswitchAt(o *Options, hosts int) (*vswitchSize, error) {
 			}
 		}
 	}
+	if hosts < 1000 {
+		w, err := newWire(wireOptions{hosts: hosts, modes: modes, pairs: 1, vfs: 1, window: 1, seed: o.Seed, smi: smiLatency})
+		if err != nil {
+			return nil, fmt.Errorf("directed routes: %w", err)
+		}
+		r.directed = w.cost.busy
+	}
 	return r, nil
+}
+
+// byDirected is n·m·r of equation 2: what the SMPs of a bring-up take more by directed routes.
+func (r *vswitchSize) byDirected() time.Duration {
+	return time.Duration(float64(r.boot[1].sets) * r.links * float64(smiLatency))
 }
 
 // vswitchPairs is how many pairs of each mode migrate on the wire.
@@ -146,7 +161,8 @@ func (r *vswitchSize) on(k int, wo wireOptions) error {
 	}
 	if wo.kind == move.Copy {
 		r.switches, r.top = len(w.m.Snap.Graph.Switches), w.m.Snap.Graph.TopLID
-		r.trip = w.trip()
+		r.links = w.links()
+		r.trip = smaLatency + time.Duration(float64(hopLatency)*r.links)
 		r.boot[k] = boot{int(w.c.Sim.Stats().LFTSets), w.cost.busy, w.m.JobCPU}
 	}
 	if _, err := w.create(); err != nil {
@@ -226,9 +242,8 @@ func (w *wire) survey(moves []*vswitchMoves) error {
 	return nil
 }
 
-// trip is k + r of equation 3 by the latencies of the wire: an SMP to a switch and
-// back, and the switch's work on it, the mean over all switches.
-func (w *wire) trip() time.Duration {
+// links is how many links an SMP takes to a switch and back, the mean over all switches.
+func (w *wire) links() float64 {
 	f := w.c.Fabric
 	dist := make([]int, len(f.Nodes))
 	for i := range dist {
@@ -251,7 +266,7 @@ func (w *wire) trip() time.Duration {
 			}
 		}
 	}
-	return smaLatency + 2*hopLatency*time.Duration(sum)/time.Duration(max(n, 1))
+	return 2 * float64(sum) / float64(max(n, 1))
 }
 
 // blocks is m of equation 2.

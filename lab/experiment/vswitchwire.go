@@ -29,6 +29,8 @@ import (
 const (
 	hopLatency = time.Microsecond
 	smaLatency = 5 * time.Microsecond
+	// smiLatency is r of equation 2 for each link, where directed routes are compared with LID routes.
+	smiLatency = 2 * time.Microsecond
 )
 
 // settleTime is how long the subnet is left alone after it has come up.
@@ -83,6 +85,7 @@ type wireOptions struct {
 	window int  // SMPs in flight; 0 = the manager's own
 	still  bool // nothing takes virtual time
 	seed   uint64
+	smi    time.Duration // what a directed route takes more over each link
 }
 
 // newWire brings up a subnet whose hypervisors have vSwitch adapters.
@@ -95,6 +98,7 @@ func newWire(o wireOptions) (*wire, error) {
 	if o.still {
 		sc.HopLatency, sc.SMALatency = 0, 0
 	}
+	sc.SMILatency = o.smi
 	w := &wire{kind: o.kind, seed: o.seed, under: map[uint32]bool{}}
 	if w.c, err = lab.NewCluster(f, sc); err != nil {
 		return nil, err
