@@ -226,6 +226,14 @@ func (m *mean) compute() float64 {
 	return all[len(all)/2].Seconds()
 }
 
+// computeMean is the mean of it: what is in the whole.
+func (m *mean) computeMean() (sum float64) {
+	for _, d := range m.computes {
+		sum += d.Seconds()
+	}
+	return sum / float64(max(len(m.computes), 1))
+}
+
 // whole is the mean, the least and the greatest time from the change on.
 func (m *mean) whole() (avg, least, most float64) {
 	if len(m.wholes) == 0 {
