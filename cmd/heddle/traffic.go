@@ -168,6 +168,9 @@ func (f *trafficFlags) run(cmd *cobra.Command) error {
 	if err == nil && a.Interrupted {
 		return fmt.Errorf("interrupted; the output has what was done by then")
 	}
+	if err == nil && !a.HasTables() {
+		return fmt.Errorf("no engine has tables for this fabric; --engine auto takes the first that has")
+	}
 	return err
 }
 

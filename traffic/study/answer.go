@@ -10,11 +10,13 @@ import (
 
 // Answer is the JSON contract of `heddle traffic`.
 type Answer struct {
-	Fabric      string    `json:"fabric"`
-	Switches    int       `json:"switches"`
-	Hosts       int       `json:"hosts"`
-	Cables      int       `json:"cables"`
-	Rates       string    `json:"rates"` // how many cables have which width and speed
+	Fabric   string `json:"fabric"`
+	Switches int    `json:"switches"`
+	Hosts    int    `json:"hosts"`
+	Cables   int    `json:"cables"`
+	Rates    string `json:"rates"` // how many cables have which width and speed
+	// Uncabled are the hosts without a cable to a switch.
+	Uncabled    []string  `json:"hosts_without_a_cable,omitempty"`
 	Mode        string    `json:"mode"`  // "flow" or "packets"
 	Model       []string  `json:"model"` // what the numbers mean, in sentences
 	Patterns    []Pattern `json:"patterns"`
@@ -44,6 +46,7 @@ type Engine struct {
 	Problem      string   `json:"problem,omitempty"`
 	Note         string   `json:"note,omitempty"`
 	Unreachable  int64    `json:"unreachable_pairs"`
+	Disconnected int64    `json:"disconnected_pairs"` // that no cable connects
 	CreditCycles int      `json:"credit_cycles"`
 	Lanes        int      `json:"lanes"`
 	Points       []*Point `json:"points"` // by load
@@ -60,6 +63,19 @@ type Engine struct {
 	heat   []cableHeat
 	series *series
 	last   []*outcome // of the last load
+}
+
+// HasTables reports whether any engine has.
+func (a *Answer) HasTables() bool {
+	return slices.ContainsFunc(a.Engines, func(e *Engine) bool { return e.Refused == "" })
+}
+
+// Apart says how many pairs no cable connects.
+func (e *Engine) Apart() string {
+	if e.Disconnected == 0 {
+		return ""
+	}
+	return fmt.Sprintf("the fabric is in parts: %d pairs are not connected by any cables, and have no route", e.Disconnected)
 }
 
 // Point is what traffic gets at a load: means over the seeds. Rates are shares of
@@ -149,6 +165,15 @@ func (q *Question) newAnswer() *Answer {
 		a.Cables++
 		p := q.Fabric.Port(r)
 		count[fmt.Sprintf("%dx%v, %g Gb/s", p.Width.Lanes(), p.Speed, float64(p.Width.Lanes())*p.Speed.DataGbps())]++
+	}
+	cabled := make([]bool, len(q.Fabric.Nodes))
+	for h := range q.hosts {
+		cabled[q.hosts[h].Port.Node] = true
+	}
+	for i := range q.Fabric.Nodes {
+		if !q.Fabric.Nodes[i].IsSwitch() && !cabled[i] {
+			a.Uncabled = append(a.Uncabled, q.name.node(int32(i)))
+		}
 	}
 	for _, rate := range slices.Sorted(maps.Keys(count)) {
 		if a.Rates != "" {

@@ -50,7 +50,7 @@ type Losses struct {
 	MostPackets float64 `json:"most_packets"`
 	// Microseconds is the time from the first loss to the last.
 	Microseconds float64 `json:"microseconds"`
-	// AtEnd says that packets were still lost when the run ended.
+	// AtEnd says that packets were still lost for a cut when the run ended.
 	AtEnd bool `json:"at_end"`
 }
 
@@ -348,7 +348,7 @@ func (r *packetRun) packetOutcome() *packetOutcome {
 		}
 	}
 	if p.Losses = r.losses(); p.Losses != nil {
-		p.Losses.AtEnd = r.e.Now()-r.lastLoss < (r.e.Now()-r.countFrom)/intervals
+		p.Losses.AtEnd = r.s.later != nil && r.e.Now()-r.lastLoss < (r.e.Now()-r.countFrom)/intervals
 	}
 	if d := r.e.Deadlock(); d != nil {
 		p.Deadlocks = 1

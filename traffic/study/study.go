@@ -288,6 +288,7 @@ func (q *Question) route(c Choice) (*Engine, *state) {
 		}
 		s := &state{g: q.graph, t: t}
 		r := check.Verify(q.graph, t, check.Options{Workers: q.Options.Workers})
+		out.Disconnected = r.DisconnectedPairs
 		out.Unreachable, out.CreditCycles, out.Lanes, out.Note = r.UnreachablePairs, r.CreditCycles, r.VLsUsed, t.Note
 		if len(c.Engines) > 1 {
 			out.Name = c.Name + " (" + e.Name() + ")"
@@ -303,7 +304,7 @@ func (q *Question) route(c Choice) (*Engine, *state) {
 		}
 	}
 	if last == nil {
-		out.Refused = strings.Join(out.PassedOver, "; ")
+		out.Refused, out.PassedOver = strings.Join(out.PassedOver, "; "), nil
 		return out, nil
 	}
 	q.addGroups(last, nil)

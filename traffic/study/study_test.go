@@ -205,6 +205,36 @@ func TestProblems(t *testing.T) {
 	}
 }
 
+// TestDamaged: hosts without a cable and parts of the fabric are told.
+func TestDamaged(t *testing.T) {
+	q := question(t, smallTree, "shift:1")
+	q.Flow = false
+	uncable := func(name string, ports ...int) {
+		for _, p := range ports {
+			at := &q.Fabric.Nodes[q.Fabric.Find(name)].Ports[p]
+			q.Fabric.Port(at.Peer).Peer = fabric.NoRef()
+			at.Peer = fabric.NoRef()
+		}
+	}
+	uncable("sw-1-1", 5, 6, 7, 8)
+	uncable("host-7", 1)
+	a := answer(t, q)
+	// 4 hosts and their switch apart from 11 hosts and 7 switches.
+	if e := a.Engines[0]; e.Disconnected == 0 || len(a.Uncabled) != 1 || a.Uncabled[0] != "host-7" {
+		t.Errorf("%d pairs apart, without a cable %q", e.Disconnected, a.Uncabled)
+	}
+	var b, page strings.Builder
+	if err := errors.Join(a.Text(&b), a.HTML(&page)); err != nil {
+		t.Fatal(err)
+	}
+	for _, text := range []string{b.String(), page.String()} {
+		if !strings.Contains(text, "the fabric is in parts") || !strings.Contains(text, "left out: host-7") ||
+			strings.Contains(text, "more --time") {
+			t.Error(text)
+		}
+	}
+}
+
 // TestRefused: questions without an answer are refused before anything runs.
 func TestRefused(t *testing.T) {
 	for _, c := range []struct {

@@ -17,6 +17,9 @@ func (a *Answer) Text(w io.Writer) error {
 	row := func(k, f string, v ...any) { fmt.Fprintf(t, "%s\t%s\n", k, fmt.Sprintf(f, v...)) }
 	row("fabric", "%s: %d switches, %d hosts, %d cables; %d data lanes", a.Fabric, a.Switches, a.Hosts, a.Cables, a.Lanes)
 	row("cables", "%s", a.Rates)
+	if n := len(a.Uncabled); n > 0 {
+		row("", "%d without a cable to a switch, left out: %s", n, someNames(a.Uncabled))
+	}
 	for _, p := range a.Patterns {
 		row("pattern", "%s: %s", p.Text, p.Meaning)
 		row("source", "%s, %s; %s", p.Source, p.Rate, p.Queue)
@@ -84,6 +87,9 @@ func (a *Answer) results(w io.Writer) {
 	for _, e := range a.Engines {
 		for _, x := range e.PassedOver {
 			fmt.Fprintf(w, "%s: passed over %s\n", e.Name, x)
+		}
+		if x := e.Apart(); x != "" {
+			fmt.Fprintf(w, "%s: %s\n", e.Name, x)
 		}
 		if e.Problem != "" && e.Refused == "" {
 			fmt.Fprintf(w, "%s: the tables do not verify: %s\n", e.Name, e.Problem)
@@ -191,7 +197,7 @@ func (e *Engine) cutText(w io.Writer) {
 
 // packetTable is what only packets can tell.
 func (a *Answer) packetTable(w io.Writer) {
-	if a.Mode != "packets" {
+	if a.Mode != "packets" || !a.HasTables() {
 		return
 	}
 	fmt.Fprint(w, "\nlatency in µs from creation to the last byte at the host, and in the network\n")
