@@ -43,7 +43,7 @@ func TestPathCachingFlag(t *testing.T) {
 // other.
 func TestPathCachingPermission(t *testing.T) {
 	s := vms()
-	byGUID := func(g ib.GUID) *subnet.Port { return &s.Ports[s.PortByGUID(g)] }
+	byGUID := func(g ib.GUID) *subnet.Port { return s.Ports[s.PortByGUID(g)] }
 	byGUID(0xA2).Placed = 0xA2
 	addVM(s, 3, 2, 0xB2, 21, ib.PKeyDefaultFull) // its LID belongs to the function
 	s.Tables.LFT[0][21], s.Tables.TopLID = s.Tables.LFT[0][3], 21
