@@ -25,7 +25,7 @@ var (
 	hosts  = flag.String("hosts", "324,648,5832,11664", "fat trees to bring up")
 	limit  = flag.Duration("limit", 2*time.Minute, "time limit of one run of a peer")
 	runs   = flag.Int("runs", 5, "repetitions of runs under 20 s")
-	only   = flag.String("only", "", "parts to run: some of bringup, phases, compute, rate, memory, sa, attached, repair, routes (default all but attached, repair and routes)")
+	only   = flag.String("only", "", "parts to run: some of bringup, phases, compute, rate, memory, packets, sa, attached, repair, routes (default all but attached, repair and routes)")
 )
 
 const short = 20 * time.Second
@@ -52,11 +52,13 @@ func run() error {
 	}
 	defer os.RemoveAll(dir)
 	b := &bench{bin: bin, dir: dir, limit: *limit, runs: max(1, *runs), nets: map[int]string{}}
-	if b.opensm, err = find("opensm"); err != nil {
-		return err
-	}
-	if b.ibsim, err = find("ibsim"); err != nil {
-		return err
+	if *only != "packets" { // which has no peers
+		if b.opensm, err = find("opensm"); err != nil {
+			return err
+		}
+		if b.ibsim, err = find("ibsim"); err != nil {
+			return err
+		}
 	}
 	var sizes []int
 	for s := range strings.SplitSeq(*hosts, ",") {
@@ -71,7 +73,7 @@ func run() error {
 	for _, part := range []struct {
 		name string
 		do   func([]int) error
-	}{{"bringup", b.bringUps}, {"phases", b.phases}, {"compute", b.compute}, {"rate", b.rates}, {"memory", b.memory}, {"sa", b.serveSA}, {"attached", b.attached}, {"repair", b.repair}, {"routes", b.routes}} {
+	}{{"bringup", b.bringUps}, {"phases", b.phases}, {"compute", b.compute}, {"rate", b.rates}, {"memory", b.memory}, {"packets", b.packets}, {"sa", b.serveSA}, {"attached", b.attached}, {"repair", b.repair}, {"routes", b.routes}} {
 		if *only == "" && slices.Contains([]string{"attached", "repair", "routes"}, part.name) || *only != "" && !slices.Contains(strings.Split(*only, ","), part.name) {
 			continue
 		}

@@ -209,6 +209,9 @@ func (q *Queue) Peek() int64 {
 // can still be put into their buckets: in the current one they cost more.
 func (q *Queue) NextBefore(limit int64) (t int64, ok bool) {
 	if len(q.cur) == 0 {
+		if q.n == 0 {
+			return 0, false
+		}
 		b := q.firstBucket()
 		if b < 0 || b<<q.shift >= limit {
 			return 0, false

@@ -4,7 +4,9 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"syscall"
 	"testing"
+	"time"
 
 	"heddle/internal/need"
 )
@@ -118,6 +120,15 @@ func held(n int) *Queue {
 	return q
 }
 
+// cpu is the processor time of the process: builders are shared.
+func cpu() time.Duration {
+	var u syscall.Rusage
+	if syscall.Getrusage(syscall.RUSAGE_SELF, &u) != nil {
+		return 0
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
 // BenchmarkHold takes the first event and puts one back, at 40,000 events
 // pending: the goal is 15 M/s of a core.
 func BenchmarkHold(b *testing.B) {
@@ -129,12 +140,13 @@ func BenchmarkHold(b *testing.B) {
 				delays[i] = delay(r)
 			}
 			b.ResetTimer()
+			used := cpu()
 			for i := range b.N {
 				now, _ := q.NextBefore(math.MaxInt64)
 				e, _ := q.PopAt(now)
 				q.Push(now+delays[i&4095], e.Key, e.Arg)
 			}
-			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds()/1e6, "M/s")
+			b.ReportMetric(float64(b.N)/max((cpu()-used).Seconds(), 1e-9)/1e6, "M/cpu-s")
 		})
 	}
 }
