@@ -58,17 +58,21 @@ func TestTwins(t *testing.T) {
 }
 
 // TestValidationTwins: all engines of all validation cases have the same history
-// with 1, 2, 3 and 8 workers.
+// with 1, 2, 3 and 8 workers, and of the long ones with 1 and 2.
 func TestValidationTwins(t *testing.T) {
 	defer func() { crew.workers, crew.always, crew.made = 0, false, nil }()
 	for _, list := range [][]vcase{pathCases, queueCases, patternCases, hotCases, faultCases, programCases} {
 		for _, c := range list {
 			t.Run(c.id, func(t *testing.T) {
-				if c.long && !full() || testing.Short() && !quick[c.id] {
-					t.Skip("long")
+				if !full() && !quick[c.id] {
+					t.Skip("long: runs in make test-long")
 				}
 				var want []string
-				for _, n := range []int{1, 2, 3, 8} {
+				counts := []int{1, 2, 3, 8}
+				if c.long {
+					counts = counts[:2]
+				}
+				for _, n := range counts {
 					var made []*Engine
 					clear(hotRuns) // they are kept between cases
 					crew.workers, crew.always, crew.made = n, true, &made
@@ -97,7 +101,10 @@ func TestValidationTwins(t *testing.T) {
 }
 
 // quick are the validation cases that run with workers even in a short run.
-var quick = map[string]bool{"V2": true, "V3": true, "V6": true, "V9": true, "V34": true, "V37": true, "V39": true}
+var quick = map[string]bool{
+	"V1": true, "V2": true, "V3": true, "V5": true, "V6": true, "V7": true, "V8": true, "V9": true, "V10": true, "V29": true, "V34": true,
+	"V37": true, "V39": true,
+}
 
 // TestProgramTwins: programs on hosts, and streams that hooks post to, which leave
 // no time for windows, have the same history with any number of workers.
