@@ -37,6 +37,8 @@ type Backend interface {
 	Repairs() []Repair
 	// Drawing places the fabric on levels for the page.
 	Drawing() Drawing
+	// Use is how busy the links of the drawing are, if that is measured.
+	Use() Use
 	// Events returns those with a number greater than after, oldest first,
 	// and a channel that is closed when there are more.
 	Events(after uint64) ([]Event, <-chan struct{})
@@ -209,6 +211,32 @@ type DrawLink struct {
 	Up int `json:"up"`
 }
 
+// Use is how busy links are: the shares of their data rates that were sent.
+type Use struct {
+	Generation uint64    `json:"generation" doc:"of the drawing whose switches it names"`
+	Source     string    `json:"source" doc:"where it was measured; empty: it is not measured"`
+	Seconds    float64   `json:"seconds" doc:"over which it is a mean"`
+	Links      []LinkUse `json:"links" doc:"between switches"`
+	Hosts      []HostUse `json:"hosts"`
+}
+
+// LinkUse is the busiest of the links between two switches of the drawing.
+type LinkUse struct {
+	A  int     `json:"a"`
+	B  int     `json:"b"`
+	AB float64 `json:"ab" doc:"from a to b: share of the data rate"`
+	BA float64 `json:"ba" doc:"from b to a"`
+	// Gbps is that of the link that was measured last; parallel links are mostly equal.
+	Gbps float64 `json:"gbps" doc:"data rate of the link in Gb/s"`
+}
+
+// HostUse is the busiest of the links between a switch and its hosts.
+type HostUse struct {
+	Switch int     `json:"switch"`
+	Up     float64 `json:"up" doc:"from a host: share of the data rate"`
+	Down   float64 `json:"down" doc:"to a host"`
+}
+
 // Event is something that happened, as the log has it.
 type Event struct {
 	Seq     uint64            `json:"seq"`
@@ -254,9 +282,7 @@ func New(b Backend, o Options) http.Handler {
 	huma.Get(a, "/v1/repairs", func(context.Context, *struct{}) (*body[[]Repair], error) {
 		return reply(nonNil(b.Repairs())), nil
 	})
-	huma.Get(a, "/v1/drawing", func(context.Context, *struct{}) (*body[Drawing], error) {
-		return reply(b.Drawing()), nil
-	})
+	pictures(a, b)
 	huma.Get(a, "/v1/events", func(_ context.Context, in *eventsInput) (*body[[]Event], error) {
 		ev, _ := b.Events(in.After)
 		return reply(nonNil(ev)), nil
@@ -312,6 +338,16 @@ func New(b Backend, o Options) http.Handler {
 	}
 	mux.Handle("GET /", web.Handler())
 	return guard(mux, o)
+}
+
+// pictures adds what the page draws.
+func pictures(a huma.API, b Backend) {
+	huma.Get(a, "/v1/drawing", func(context.Context, *struct{}) (*body[Drawing], error) {
+		return reply(b.Drawing()), nil
+	})
+	huma.Get(a, "/v1/use", func(context.Context, *struct{}) (*body[Use], error) {
+		return reply(b.Use()), nil
+	})
 }
 
 type eventsInput struct {

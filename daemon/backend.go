@@ -67,6 +67,8 @@ func (d *Daemon) Links() []api.Link { return show.Links(d.Snapshot()) }
 
 func (d *Daemon) Drawing() api.Drawing { return d.artist.Draw(d.Snapshot()) }
 
+func (d *Daemon) Use() api.Use { return show.Use(d.Snapshot(), d.cfg.Meter) }
+
 func (d *Daemon) Repairs() []api.Repair { return d.repairs.list() }
 
 func (d *Daemon) Groups() []api.Group { return show.Groups(d.View()) }

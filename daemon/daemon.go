@@ -86,6 +86,8 @@ type Config struct {
 	Cores int
 	// VM are the settings of the address manager.
 	VM vm.Config
+	// Meter knows how busy links are; nil: nobody measures.
+	Meter show.Meter
 }
 
 const (

@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"heddle/api/show"
 	"heddle/daemon"
 	"heddle/ib"
 	"heddle/mad"
@@ -195,6 +196,7 @@ type managed struct {
 	once  bool
 	tty   *terminal
 	page  func(url string) // called with the page's URL; may be nil
+	meter show.Meter       // of links; may be nil
 }
 
 // Default of the most SMPs in flight. On a real subnet it is low, because VL15
@@ -246,7 +248,7 @@ func (f smFlags) manage(cmd *cobra.Command, m managed) error {
 	out := cmd.OutOrStdout()
 	cfg := daemon.Config{
 		Port: m.port, PortName: m.name, Core: m.core, Store: m.store, Log: m.log, Once: m.once,
-		Cores: addThreads(), ClaimWait: f.ClaimWait, Queue: f.Queue, QueuePerRequester: f.QueueEach, Registry: f.Registry, VM: f.VM,
+		Cores: addThreads(), ClaimWait: f.ClaimWait, Queue: f.Queue, QueuePerRequester: f.QueueEach, Registry: f.Registry, VM: f.VM, Meter: m.meter,
 	}
 	if err := f.administer(&cfg, m.log); err != nil {
 		return err

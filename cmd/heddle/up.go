@@ -116,5 +116,6 @@ func (f *upFlags) run(cmd *cobra.Command) error {
 	cmd.SetContext(ctx)
 	return f.manage(cmd, managed{
 		port: rmpp.Over(port), name: "sim:" + name, page: page, core: cfg, store: st, log: log, tty: tty,
+		meter: newSimMeter(d.Do, fab),
 	})
 }

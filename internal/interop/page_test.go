@@ -136,6 +136,17 @@ func TestPage(t *testing.T) {
 	b.awaitPixels("three colors", `const seen = new Set();
 		for (let i = 0; i < d.length; i += 4) if (d[i + 3]) seen.add(d[i] << 16 | d[i + 1] << 8 | d[i + 2]);
 		return seen.size >= 3`)
+	// Cables have the colors of their use, and a cell each in the map below.
+	b.awaitMatch(`busiest cable: [0-9.]+ [kM]?b/s, [-0-9.e]+ % of its rate, sw-[12]-[0-9]+ to sw-[12]-[0-9]+`, upTime)
+	var shades int
+	b.script(`const c = document.querySelector('#map canvas'), d = c.getContext('2d').getImageData(0, 0, c.width, c.height).data;
+		const rgb = i => '#' + [0, 1, 2].map(k => d[i + k].toString(16).padStart(2, '0')).join('');
+		const style = getComputedStyle(document.documentElement), seen = new Set();
+		for (let i = 0; i < d.length; i += 4) if (d[i + 3] === 255) seen.add(rgb(i));
+		return [0, 1, 2, 3, 4].filter(k => seen.has(style.getPropertyValue('--use' + k).trim())).length`, &shades)
+	if shades < 2 {
+		t.Errorf("the map of cables has %d colors of use", shades)
+	}
 	// The SA's figures follow what hosts ask and what an operator changes.
 	start(t, dir, nil, heddle, "flood", "--port", "ibsim:host-5@"+sock, "--time", "1h", "--window", "1")
 	conf := filepath.Join(dir, "partitions.conf")
