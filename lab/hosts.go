@@ -1,15 +1,18 @@
 package lab
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
 	"heddle/ib"
+	"heddle/ib/cm"
 	wire "heddle/ib/sa"
 	"heddle/ib/smp"
 	"heddle/mad"
 	"heddle/sim"
 	"heddle/sim/host/adapter"
+	"heddle/sim/host/comm"
 	"heddle/sim/host/program"
 	"heddle/sim/host/rc"
 	"heddle/sim/host/repath"
@@ -21,6 +24,11 @@ type HostConfig struct {
 	Repath repath.Config
 	// Deaf hosts subscribe to nothing, so their connections keep their paths.
 	Deaf bool
+	// CM has hosts connect by communication management, and load alternate paths by it.
+	// Otherwise they exchange numbers and paths out of band, and each end rearms by
+	// itself.
+	CM   bool
+	Comm comm.Config
 	// Refresh is how often a host asks for all paths again, so that a notice that was
 	// lost does no harm for longer; 0: never. Hosts do so in turn.
 	Refresh time.Duration
@@ -38,6 +46,7 @@ func HostDefaults() HostConfig {
 		Repath:  repath.Defaults(),
 		Options: adapter.Options{MTU: 2048, Window: 64, AckEvery: 16},
 		Sender:  rc.Sender{Timeout: 14, Retries: 7, RNRRetries: 7},
+		Comm:    comm.Config{PacketLife: 8, Response: 8, Retries: 15}, // 3.1 ms a try: agents here are quick
 	}
 }
 
@@ -49,6 +58,7 @@ type Host struct {
 	Adapter *adapter.Adapter
 	Client  *saclient.Client
 	Handler *repath.Handler
+	Comm    *comm.Manager // nil without HostConfig.CM
 	// Rounds are what the handler has done.
 	Rounds []repath.Round
 	// OnReport, if set, sees each notice before the handler. Returning false loses it
@@ -61,6 +71,8 @@ type Host struct {
 	timed mad.Time
 	subs  int // traps that it is subscribed to
 	era   int // of registration
+
+	service uint16 // that it asked for last
 }
 
 // hostTraps are those that hosts subscribe to.
@@ -108,10 +120,17 @@ func (l *Loaded) startHost(i int, cfg HostConfig) (*Host, error) {
 	h.Client = saclient.New(h.ep.Send, h.master, cfg.MAD)
 	h.Handler = repath.New(cfg.Repath, h.Client, h.Adapter, h.GID)
 	h.Handler.Done = func(r *repath.Round) { h.Rounds = append(h.Rounds, *r) }
-	h.ep.Accepts = saclient.Accepts
+	h.ep.Accepts = func(p *mad.Packet) bool { return saclient.Accepts(p) || cfg.CM && comm.Accepts(p) }
 	h.ep.OnPacket = func(p *mad.Packet) {
-		h.Client.Receive(l.Sim.Now(), p)
+		if comm.Accepts(p) && h.Comm != nil {
+			h.Comm.Receive(l.Sim.Now(), p)
+		} else {
+			h.Client.Receive(l.Sim.Now(), p)
+		}
 		h.arm()
+	}
+	if cfg.CM {
+		h.startComm()
 	}
 	h.Client.OnReport = func(r *saclient.Report) {
 		if h.OnReport == nil || h.OnReport(r) {
@@ -127,6 +146,18 @@ func (l *Loaded) startHost(i int, cfg HostConfig) (*Host, error) {
 	}
 	h.arm()
 	return h, nil
+}
+
+// startComm gives the host a communication manager.
+func (h *Host) startComm() {
+	h.Comm = comm.New(h.cfg.Comm, h.ep.Send, func() (ib.LID, ib.GID) { return h.ep.LID(), h.GID() })
+	h.Handler.LoadAlternate = func(now mad.Time, c *adapter.Connection, p rc.Path, done func(mad.Time, error)) bool {
+		x := h.Comm.Of(c)
+		if x != nil {
+			x.LoadAlternate(now, p, done)
+		}
+		return x != nil
+	}
 }
 
 // register subscribes to all traps.
@@ -185,6 +216,9 @@ func (h *Host) master() saclient.Master {
 // arm has client and handler called when something of them is due.
 func (h *Host) arm() {
 	t := min(h.Client.NextTimer(), h.Handler.NextTimer())
+	if h.Comm != nil {
+		t = min(t, h.Comm.NextTimer())
+	}
 	if t == mad.Never || h.timed <= t {
 		return
 	}
@@ -200,6 +234,9 @@ func (h *Host) arm() {
 		}
 		if h.Handler.NextTimer() <= now {
 			h.Handler.Expire(now)
+		}
+		if h.Comm != nil && h.Comm.NextTimer() <= now {
+			h.Comm.Expire(now)
 		}
 		h.arm()
 	})
@@ -228,12 +265,16 @@ func (h *Host) Resolve(to *Host) (rc.Path, error) {
 	return rc.Path{DLID: got[0].DLID, SL: got[0].SL}, nil
 }
 
-// Connect resolves the paths between two hosts and connects them. Numbers and paths
-// are exchanged out of band, as programs do over sockets.
+// Connect resolves the path to a host and connects to it, by communication management
+// (HostConfig.CM) or by an exchange of numbers and paths out of band, as programs do
+// over sockets.
 func (h *Host) Connect(to *Host, mine, theirs adapter.Program) (c, d *adapter.Connection, err error) {
 	there, err := h.Resolve(to)
 	if err != nil {
 		return nil, nil, err
+	}
+	if h.Comm != nil {
+		return h.agree(to, there, mine, theirs)
 	}
 	back, err := to.Resolve(h)
 	if err != nil {
@@ -245,6 +286,45 @@ func (h *Host) Connect(to *Host, mine, theirs adapter.Program) (c, d *adapter.Co
 	c.SetPeer(to.GID())
 	d.SetPeer(h.GID())
 	return c, d, nil
+}
+
+// agree connects by REQ, REP and RTU. The passive end asks the SA for its path back, as
+// that of the REQ may have another service level in this direction.
+func (h *Host) agree(to *Host, there rc.Path, mine, theirs adapter.Program) (c, d *adapter.Connection, err error) {
+	back, err := to.Resolve(h)
+	if err != nil {
+		return nil, nil, err
+	}
+	o := h.cfg.Options
+	o.Peer = to.GID()
+	if c, err = h.Adapter.Connect(o, mine); err != nil {
+		return nil, nil, err
+	}
+	c.PostReceives(1 << 30)
+	h.service++
+	service := uint64(h.GID().GUID())<<16 | uint64(h.service)
+	to.Comm.Listen(service, func(_ mad.Time, r *cm.REQ) (*adapter.Connection, uint32, cm.Reason) {
+		o.Peer = r.Primary.LocalGID
+		if d, err = to.Adapter.Connect(o, theirs); err != nil {
+			return nil, 0, cm.ReasonNoQP
+		}
+		d.PostReceives(1 << 30)
+		return d, 0, 0
+	})
+	ended := false
+	h.Comm.Connect(h.l.Sim.Now(), comm.Request{Service: service, QP: c, Path: there, Peer: to.GID(), Sender: h.cfg.Sender, MTU: ib.MTU2048},
+		func(_ mad.Time, e error) { ended, err = true, e })
+	h.arm()
+	e := h.l.RunUntil(time.Minute, func() bool { return ended && (err != nil || d.QP().State() == rc.ReadyToSend) })
+	if e != nil || err != nil {
+		return nil, nil, errors.Join(e, err)
+	}
+	if d.QP().Path() != back {
+		err = d.Do(func(q *rc.QP, _ rc.Time) error {
+			return errors.Join(q.Drain(), q.SetPath(back), q.Resume())
+		})
+	}
+	return c, d, err
 }
 
 // Stream is a stream of messages from one host to another.

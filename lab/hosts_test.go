@@ -112,23 +112,42 @@ func (b *hostbed) sixStreams(t testing.TB) (list []*Stream) {
 	return list
 }
 
+// quickStrict is the strict policy with waits of a thousandth of the product's: no ring
+// locks on the way, whenever hosts repath in time.
+func quickStrict(c *sm.Config) {
+	c.Transition, c.RepathTime, c.ImproveDelay = sm.TransitionStrict, 20*time.Millisecond, 40*time.Millisecond
+	c.PacketLife, c.HOQLife, c.LeafHOQLife = 8, 8, 6
+}
+
 // TestHostsRepath: a cable of the mesh fails; LASH takes a second lane for the ring;
 // the manager's notices bring hosts to change the service levels of connections
 // while they are used. All messages arrive, no connection ends, and each then has
 // the service level that the SA tells.
 func TestHostsRepath(t *testing.T) {
-	for _, method := range []repath.Method{repath.ByMigration, repath.ByDraining} {
-		t.Run(method.String(), func(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		method repath.Method
+		cm     bool
+	}{
+		{"each end rearms by itself", repath.ByMigration, false},
+		{"alternate paths by LAP", repath.ByMigration, true},
+		{"draining", repath.ByDraining, false},
+		{"draining, connected by REQ", repath.ByDraining, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
 			hc := HostDefaults()
-			hc.Repath.Method = method
-			b := newHostbed(t, meshOfSix(t), 1, hc, func(c *sm.Config) { c.RepathTime = 20 * time.Millisecond; c.ImproveDelay = 40 * time.Millisecond })
+			hc.Repath.Method, hc.CM = c.method, c.cm
+			if c.cm {
+				hc.Repath.ArmLimit = 150 * time.Millisecond // streams that the cut stopped send after 67 ms
+			}
+			b := newHostbed(t, meshOfSix(t), 1, hc, quickStrict)
 			streams := b.sixStreams(t)
 			b.Run(2 * time.Millisecond)
 			if err := b.Sim.LinkDown("S2", 2); err != nil {
 				t.Fatal(err)
 			}
 			b.Run(300 * time.Millisecond)
-			changed := 0
+			changed, migrated, drained, late := 0, 0, 0, 0
 			for i, s := range streams {
 				if err := s.Check(); err != nil {
 					t.Errorf("stream %d: %v", i, err)
@@ -144,6 +163,9 @@ func TestHostsRepath(t *testing.T) {
 			}
 			for _, h := range b.hosts {
 				changed += int(h.Handler.Count.Changed)
+				migrated += int(h.Handler.Count.Migrated)
+				drained += int(h.Handler.Count.Drained)
+				late += int(h.Handler.Count.LateArmed)
 				if !h.Handler.Idle() {
 					t.Errorf("%s: its handler is not idle: %+v", h.Name, h.Handler.Count)
 				}
@@ -151,8 +173,8 @@ func TestHostsRepath(t *testing.T) {
 					t.Errorf("%s: %+v", h.Name, h.Handler.Count)
 				}
 			}
-			if changed == 0 {
-				t.Error("no connection has changed its path")
+			if changed == 0 || (migrated > 0 && late == 0) != (c.cm && c.method == repath.ByMigration) {
+				t.Errorf("%d paths are changed, %d by migration, %d by draining, %d of them not ARMED in time", changed, migrated, drained, late)
 			}
 			for i, s := range streams {
 				from, to := b.hostOf(s.Conn.Adapter().LID()), b.hostOf(s.Back.Adapter().LID())

@@ -13,6 +13,7 @@ type change struct {
 	began   mad.Time
 	armed   mad.Time // since when both ends are armed, 0: they are not
 	drains  bool
+	loading bool // the peer is asked to load its alternate path
 	stopped bool
 }
 
@@ -35,9 +36,32 @@ func (h *Handler) start(now mad.Time, c *adapter.Connection, to rc.Path) {
 		h.drain(m)
 		return
 	}
+	if m.loading || h.load(now, m) {
+		return
+	}
 	if c.Do(func(q *rc.QP, _ rc.Time) error { return q.Rearm(to) }) != nil {
 		m.stopped = true
 	}
+}
+
+// load asks the peer to load an alternate path; false: that is not possible.
+func (h *Handler) load(now mad.Time, m *change) bool {
+	if h.LoadAlternate == nil {
+		return false
+	}
+	to := m.to
+	m.loading = true
+	m.loading = h.LoadAlternate(now, m.c, to, func(now mad.Time, err error) {
+		m.loading = false
+		switch {
+		case m.drains || m.stopped:
+		case err != nil:
+			h.drain(m)
+		case m.to != to: // a newer notice
+			h.load(now, m)
+		}
+	}) && m.loading
+	return m.loading
 }
 
 func (h *Handler) drain(m *change) {
@@ -85,6 +109,13 @@ func (h *Handler) advance(now mad.Time, m *change) bool {
 			h.Count.Drained++
 		}
 		return true
+	}
+	if m.loading {
+		if now.Sub(m.began) >= h.cfg.ArmLimit {
+			h.Count.LateArmed++
+			h.drain(m)
+		}
+		return false
 	}
 	switch q.Migration() {
 	case rc.StateMigrated: // by us, by the peer, or by retries

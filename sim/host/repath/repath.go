@@ -108,6 +108,10 @@ type Handler struct {
 	looked  mad.Time // at the queue pairs that change
 	events  []adapter.Event
 
+	// LoadAlternate, if set, has the peer of a connection load an alternate path, and
+	// then this end (LAP, a comm.Conn does), so that both are ARMED though the path of
+	// one end alone has changed. It is false if it cannot; nil: each end rearms by itself.
+	LoadAlternate func(now mad.Time, c *adapter.Connection, p rc.Path, done func(now mad.Time, err error)) bool
 	// Taken, if set, is called for each notice with the time at which the thread is
 	// done with it; what it leads to is a Round.
 	Taken func(r *saclient.Report, until mad.Time)
