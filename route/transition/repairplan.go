@@ -34,7 +34,7 @@ func NewRepair(g *fabric.Graph, installed, final *route.Tables, r *Fitted, o Opt
 	ch := x.compare(o.Quiet)
 	p := &Plan{
 		Mode: ModeRepair, EntriesChanged: ch.entries, LIDsChanged: len(ch.lids), RepathPairs: ch.pairs, NeedsRepath: ch.pairs > 0,
-		installed: installed, wanted: final,
+		g: g, installed: installed, wanted: final,
 	}
 	b := &builder{p: p, x: x, ch: ch, o: &o}
 	if o.LanesUnknown {

@@ -240,6 +240,7 @@ type Plan struct {
 	Fitted *Fitted
 	Risk   *Risk
 
+	g                 *fabric.Graph
 	installed, wanted *route.Tables
 	content           content
 	steps             []*route.Tables // by stage: the entries after it; nil: content has them
@@ -277,7 +278,7 @@ func New(g *fabric.Graph, installed, wanted *route.Tables, o Options) *Plan {
 	ch := x.compare(o.Quiet)
 	p := &Plan{
 		EntriesChanged: ch.entries, UnknownRows: ch.unknown, LIDsChanged: len(ch.lids),
-		RepathPairs: ch.pairs, NeedsRepath: ch.pairs > 0, installed: installed, wanted: wanted,
+		RepathPairs: ch.pairs, NeedsRepath: ch.pairs > 0, g: g, installed: installed, wanted: wanted,
 	}
 	if !o.LanesUnknown && len(ch.diff) == 0 && len(ch.lanes) == 0 && len(ch.trees) == 0 && len(ch.lids) == 0 {
 		p.Mode, p.Reason = ModeNone, "the wanted tables are installed"
