@@ -176,6 +176,9 @@ type plannedStage struct {
 	LFT      int     `json:"lft_blocks"`
 	SL2VL    int     `json:"sl2vl_tables"`
 	MFT      int     `json:"mft_blocks"`
+	Withheld int     `json:"withheld_entries"`
+	Back     int     `json:"back_entries"`
+	Guards   int     `json:"guards"`
 	Drain    float64 `json:"drain_seconds"`
 	Repath   float64 `json:"repath_seconds"`
 }
@@ -195,6 +198,9 @@ func (s plannedStage) String() string {
 	count(s.LFT, what)
 	count(s.SL2VL, "SL2VL tables")
 	count(s.MFT, "MFT blocks")
+	count(s.Withheld, "entries discard packets until a later stage or plan")
+	count(s.Back, "entries turn packets around that are on the link, which are lost")
+	count(s.Guards, "SL2VL tables discard what could close a cycle")
 	if s.Drain > 0 {
 		parts = append(parts, fmt.Sprintf("then %.3g s until packets in flight have left", s.Drain))
 	}

@@ -169,7 +169,9 @@ func faultJSON(f *sm.Forecast) *faultView {
 }
 
 func newPlannedStage(st sm.PlannedStage) plannedStage {
-	return plannedStage{st.Discards, st.LFT, st.SL2VL, st.MFT, st.Drain.Seconds(), st.Repath.Seconds()}
+	return plannedStage{
+		st.Discards, st.LFT, st.SL2VL, st.MFT, st.Withheld, st.Back, st.Guards, st.Drain.Seconds(), st.Repath.Seconds(),
+	}
 }
 
 func plannedRisk(r *sm.Risk) *api.Risk {

@@ -263,12 +263,12 @@ func (f *Forecast) fill(p *Plan, r *Result, h *fabric.Graph) {
 		}, p.desc)
 	}
 	t := &j.Transition
+	f.Stages = PlannedStages(plan)
 	var at time.Duration
 	for k := range plan.Stages {
 		st := &plan.Stages[k]
 		n := len(st.LFT) + len(st.SL2VL) + len(st.MFT)
 		f.Total += n
-		f.Stages = append(f.Stages, NewPlannedStage(st))
 		// No stage is faster than one round trip.
 		at += max(time.Duration(n)*t.SMPTime/time.Duration(max(t.Window, 1)), min(time.Duration(n), 1)*t.SMPTime)
 		if b := r.Broken; b != nil && len(b.Writes[k]) > 0 {
@@ -281,6 +281,26 @@ func (f *Forecast) fill(p *Plan, r *Result, h *fabric.Graph) {
 		at += wait + st.Repath
 	}
 	f.Seconds = at.Seconds()
+}
+
+// PlannedStages counts what the stages of a plan write, and the packets that switches discard
+// because of them.
+func PlannedStages(p *transition.Plan) []PlannedStage {
+	list := make([]PlannedStage, 0, len(p.Stages))
+	for k := range p.Stages {
+		list = append(list, NewPlannedStage(&p.Stages[k]))
+	}
+	p.Discards(func(d transition.Discarded) {
+		if d.Back {
+			list[d.From].Back++
+		} else {
+			list[d.From].Withheld++
+		}
+	})
+	if p.Fitted != nil && p.Fitted.Guards > 0 {
+		list[0].Guards = p.Fitted.Guards
+	}
+	return list
 }
 
 // NewPlannedStage counts what a stage writes.

@@ -48,8 +48,12 @@ type Plan struct {
 type PlannedStage struct {
 	Discards        bool // it clears entries, or cuts multicast trees, for a while
 	LFT, SL2VL, MFT int  // blocks and tables written
-	Drain           time.Duration
-	Repath          time.Duration // wait for hosts to use new service levels
+	// Withheld counts the entries (switch, LID) that forwarded before the transition and discard
+	// packets from this stage on until another stage; Back those that lead packets back which are on
+	// the link at that moment, so that they are lost. SL2VL tables that discard are Guards.
+	Withheld, Back, Guards int
+	Drain                  time.Duration
+	Repath                 time.Duration // wait for hosts to use new service levels
 }
 
 // PlannedLID is a change of an end port's LID.

@@ -30,7 +30,11 @@ func (j *Job) strict() bool { return j.Policy == config.TransitionStrict }
 
 // between replaces tables that would have to wait by others on the way to them.
 func (j *Job) between(r *Result, inst *route.Tables, t transition.Options) {
-	if j.Transition.Force != transition.ModeAuto || r.Unsafe != "" || j.Transition.Quiet || immediate(r.Plan) {
+	if j.Transition.Force != transition.ModeAuto || j.Transition.Quiet || immediate(r.Plan) {
+		return
+	}
+	if r.Unsafe != "" {
+		j.unsafe(r, inst, t)
 		return
 	}
 	f := transition.Repair(j.Graph, inst, r.Tables, t)
@@ -51,6 +55,17 @@ func (j *Job) between(r *Result, inst *route.Tables, t transition.Options) {
 	j.approach(r, inst, t)
 	if (j.Mode != Full || j.Patient) && !immediate(r.Plan) && (r.Plan.Fitted == nil || !r.Plan.Fitted.Past) {
 		j.stay(r, inst, t)
+	}
+}
+
+// unsafe writes tables immediately that can deadlock by themselves, as the operator permitted: a
+// wait would not make them safe.
+func (j *Job) unsafe(r *Result, inst *route.Tables, t transition.Options) {
+	if j.strict() {
+		return
+	}
+	if p := transition.NewRepair(j.Graph, inst, r.Tables, transition.Unknown(inst), t, false); p != nil {
+		r.Plan = p
 	}
 }
 

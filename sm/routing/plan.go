@@ -111,9 +111,9 @@ func (r *Router) planTables(p *job.Plan, res *job.Result, n *sets) {
 		p.Risk = r.risk(res)
 	}
 	blocks := make([]int, len(f.SwitchNode))
+	p.Stages = job.PlannedStages(res.Plan)
 	for i := range res.Plan.Stages {
 		st := &res.Plan.Stages[i]
-		p.Stages = append(p.Stages, job.NewPlannedStage(st))
 		n.lanes += len(st.SL2VL)
 		n.mft += len(st.MFT)
 		for _, b := range st.LFT {
