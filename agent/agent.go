@@ -11,13 +11,11 @@ import (
 // Config holds the bounds of a Core. Defaults returns them all; zero values are taken as
 // they are.
 type Config struct {
-	// MaxAge is how long an entry is served after it was known to be right: when the query that
-	// filled it was sent, or when the SA reported that nothing changed since.
+	// MaxAge is how long an entry is served after the query that filled it was sent.
 	MaxAge time.Duration
-	// VerifyTime is the time between questions to the SA whether something changed. Only an SA
-	// with generations (docs/signalling.md) is asked. MaxLife is how long an entry is served
-	// after its query, however often it was verified.
-	VerifyTime, MaxLife time.Duration
+	// VerifyTime is the time between questions to the SA which paths changed. Only an SA with
+	// generations (docs/signalling.md) is asked.
+	VerifyTime time.Duration
 	// BlindAge takes the place of MaxAge for entries that were read while the SA had not
 	// confirmed the subscriptions, or had refused them.
 	BlindAge time.Duration
@@ -44,7 +42,7 @@ type Config struct {
 // Defaults are the settings of heddle agent.
 func Defaults() Config {
 	return Config{
-		MaxAge: 10 * time.Minute, VerifyTime: 30 * time.Second, MaxLife: 2 * time.Hour,
+		MaxAge: 10 * time.Minute, VerifyTime: 30 * time.Second,
 		BlindAge: 30 * time.Second, StaleTime: 10 * time.Minute,
 		NegativeTime: time.Second, RenewTime: 5 * time.Minute,
 		MaxEntries: 1 << 16, MaxWaiting: 1 << 12, Window: 16,

@@ -217,17 +217,24 @@ func TestSilentSAReturns(t *testing.T) {
 // TestReturnHurries: when the SA answers again, queries in flight do not wait for the end of
 // their tries.
 func TestReturnHurries(t *testing.T) {
-	f := newFixture(t, agent.Defaults())
-	f.silent = true
-	f.want(2, 0, agent.TimedOut, agent.FromNone)
-	f.run(5 * time.Second)
-	f.ask(2, time.Minute)
-	f.run(800 * time.Millisecond) // its last try was sent
-	f.silent = false
-	f.step(agent.Reregister{})
-	f.run(10 * time.Millisecond)
-	if a := f.answers[f.tokens]; a.Result != agent.Found || a.Source != agent.FromSA {
-		t.Fatalf("%+v", a)
+	for name, sign := range map[string]func(f *fixture){
+		"an answer": func(f *fixture) { f.step(agent.Reregister{}) },
+		"a Report":  func(f *fixture) { f.gidNotice(smp.TrapGIDInService, gid(40)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t, agent.Defaults())
+			f.silent = true
+			f.want(2, 0, agent.TimedOut, agent.FromNone)
+			f.run(5 * time.Second)
+			f.ask(2, time.Minute)
+			f.run(800 * time.Millisecond) // its last try was sent
+			f.silent = false
+			sign(f)
+			f.run(10 * time.Millisecond)
+			if a := f.answers[f.tokens]; a.Result != agent.Found || a.Source != agent.FromSA {
+				t.Fatalf("%+v", a)
+			}
+		})
 	}
 }
 

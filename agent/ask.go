@@ -150,7 +150,7 @@ func (c *Core) query(k *key) *pending {
 
 // serve answers from an entry.
 func (c *Core) serve(token uint64, e *entry, from Source) {
-	a := Answer{Token: token, Result: Found, Source: from, Age: c.now.Sub(c.changes.last(e))}
+	a := Answer{Token: token, Result: Found, Source: from, Age: c.now.Sub(e.at)}
 	if e.negative {
 		a.Result = NoPath
 	} else {

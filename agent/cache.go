@@ -210,10 +210,10 @@ func (c *Core) life(e *entry) time.Duration {
 
 // fresh reports whether an entry may be served without a query.
 func (c *Core) fresh(e *entry) bool {
-	return !e.suspect && c.now.Sub(c.changes.last(e)) < c.life(e) && c.now.Sub(e.at) < c.maxLife()
+	return !e.suspect && c.now.Sub(e.at) < c.life(e)
 }
 
 // usable reports whether an entry may be served while the SA is silent.
 func (c *Core) usable(e *entry) bool {
-	return !e.negative && c.now.Sub(c.changes.last(e)) < c.cfg.MaxAge+c.cfg.StaleTime && c.now.Sub(e.at) < c.maxLife()+c.cfg.StaleTime
+	return !e.negative && c.now.Sub(e.at) < c.cfg.MaxAge+c.cfg.StaleTime
 }

@@ -104,14 +104,13 @@ func (c *Core) Stats() Stats {
 
 // Entry describes a cached answer.
 type Entry struct {
-	Query    Query
-	Record   wire.PathRecord // unless NoPath
-	NoPath   bool
-	Age      time.Duration // since the query
-	Verified time.Duration // since the path was known to be right
-	Left     time.Duration // how long it is served without a query; 0: it is asked for again
-	Suspect  bool
-	Blind    bool // read while the subscriptions were not confirmed
+	Query   Query
+	Record  wire.PathRecord // unless NoPath
+	NoPath  bool
+	Age     time.Duration // since the query
+	Left    time.Duration // how long it is served without a query; 0: it is asked for again
+	Suspect bool
+	Blind   bool // read while the subscriptions were not confirmed
 }
 
 // Entries calls yield for the cached answers, the most recently used one first.
@@ -119,12 +118,12 @@ func (c *Core) Entries(now mad.Time, yield func(Entry) bool) {
 	c.now = max(now, c.now)
 	for i := c.cache.head; i >= 0; i = c.cache.entries[i].next {
 		e := &c.cache.entries[i]
-		x := Entry{Query: e.key.query(), NoPath: e.negative, Age: c.now.Sub(e.at), Verified: c.now.Sub(c.changes.last(e)), Suspect: e.suspect, Blind: e.blind}
+		x := Entry{Query: e.key.query(), NoPath: e.negative, Age: c.now.Sub(e.at), Suspect: e.suspect, Blind: e.blind}
 		if !e.negative {
 			x.Record = decode(&e.rec)
 		}
 		if c.fresh(e) {
-			x.Left = min(c.life(e)-x.Verified, c.maxLife()-x.Age)
+			x.Left = c.life(e) - x.Age
 		}
 		if !yield(x) {
 			return

@@ -15,14 +15,13 @@
 //   - when room is needed: the entry least recently used leaves.
 //
 // An entry is served without a query until it is Config.MaxAge old (Config.BlindAge if the
-// notices were not subscribed to when it was read). Its age counts from its query, or from the
-// last time that the SA reported that nothing changed: an SA with generations
-// (docs/signalling.md) is asked each Config.VerifyTime. Each change of the subnet manager, and
-// each time the port was down, makes all entries suspect: one question to an SA with
-// generations ends the doubt, otherwise each entry is asked for again before it is served. Only
-// while the SA is silent are old and suspect entries served as they are, for Config.StaleTime
-// beyond MaxAge. So if a notice is lost, the entry is right again after VerifyTime with
-// generations, after MaxAge without, and after MaxAge + StaleTime while the SA is silent.
+// notices were not subscribed to when it was read). Each change of the subnet manager, and each
+// time the port was down, makes all entries suspect. One question to an SA with generations
+// (docs/signalling.md) ends the doubt; otherwise each entry is asked for again before it is
+// served. The SA is asked each Config.VerifyTime too. Only while the SA is silent are old and
+// suspect entries served as they are, for Config.StaleTime beyond MaxAge. So if a notice is lost,
+// a changed path is right again after VerifyTime with generations; without them, and if the other
+// end left the subnet, after MaxAge; and after MaxAge + StaleTime while the SA is silent.
 //
 // Core is pure: Step takes the time and one event, and appends to an Output what is to be
 // sent and answered. One goroutine uses a Core at a time. The package depends on mad and ib

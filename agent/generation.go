@@ -2,7 +2,6 @@ package agent
 
 import (
 	"encoding/binary"
-	"time"
 
 	"heddle/ib"
 	wire "heddle/ib/sa"
@@ -13,15 +12,13 @@ import (
 // query says which paths of the port changed since the generation that the cache has, so
 // that a lost notice or another manager does not cost a query for each entry.
 type generations struct {
-	have  uint64   // 0: none
-	since mad.Time // entries read since then are covered by have
-	// verified: the entries that are covered were right then.
-	verified mad.Time
-	absent   bool // the SA refused the question: it has no generations
-	asking   bool
-	again    bool     // something happened since the query
-	asked    mad.Time // when the query was submitted
-	at       mad.Time // when to ask next
+	have   uint64   // 0: none
+	since  mad.Time // entries read since then are covered by have
+	absent bool     // the SA refused the question: it has no generations
+	asking bool
+	again  bool     // something happened since the query
+	asked  mad.Time // when the query was submitted
+	at     mad.Time // when to ask next
 }
 
 // generationToken is the engine's token of the query for changes.
@@ -102,8 +99,7 @@ func (g *generations) done(c *Core, d *mad.Completion) {
 			c.repeatAll()
 		}
 		if !g.again { // a doubt that came since the question stays
-			g.verified = g.asked
-			c.cache.trust(g.since)
+			c.cache.trust(g.since, c.inform.confirmed())
 		}
 	}
 	if g.again {
@@ -149,16 +145,9 @@ func (g *generations) reported(c *Core, n *wire.PathNotice, named bool) (follows
 	return true
 }
 
-// last is when an entry was known to be right.
-func (g *generations) last(e *entry) mad.Time {
-	if e.at >= g.since && g.have != 0 {
-		return max(e.at, g.verified)
-	}
-	return e.at
-}
-
-// trust ends the doubt about entries read since a time.
-func (c *cache) trust(since mad.Time) {
+// trust ends the doubt about entries read since a time; noticed: the SA reports GIDs that come
+// and go, which have no generation.
+func (c *cache) trust(since mad.Time, noticed bool) {
 	for i := c.head; i >= 0; i = c.entries[i].next {
 		e := &c.entries[i]
 		if e.at < since {
@@ -168,7 +157,7 @@ func (c *cache) trust(since mad.Time) {
 			e.suspect = false
 			c.suspect--
 		}
-		e.blind = false
+		e.blind = e.blind && !noticed
 	}
 }
 
@@ -184,7 +173,3 @@ func (c *Core) repeatAll() {
 		p.gone = true // in any order
 	}
 }
-
-// maxLife bounds the age of an entry since its query, however often it was verified: changes
-// of policy (QoS, partitions of the peer) have no generation.
-func (c *Core) maxLife() time.Duration { return max(c.cfg.MaxLife, c.cfg.MaxAge) }

@@ -21,8 +21,8 @@ func withGenerations(t *testing.T) *fixture {
 	return f
 }
 
-// TestVerified: one question each VerifyTime keeps all entries, finds those whose notices were
-// lost, and is not asked for an empty cache.
+// TestVerified: one question each VerifyTime finds the entries whose notices were lost. It is not
+// asked for an empty cache.
 func TestVerified(t *testing.T) {
 	cfg := agent.Defaults()
 	f := withGenerations(t)
@@ -33,7 +33,7 @@ func TestVerified(t *testing.T) {
 	}
 	f.want(1, 1, agent.Found, agent.FromSA)
 	f.want(2, 1, agent.Found, agent.FromSA)
-	f.run(cfg.MaxAge * 3)
+	f.run(cfg.MaxAge / 2)
 	f.want(1, 0, agent.Found, agent.FromCache)
 	f.change(gid(2)) // the Report is lost
 	f.lids[gid(2)] = 202
@@ -42,7 +42,7 @@ func TestVerified(t *testing.T) {
 	if a := f.want(2, 1, agent.Found, agent.FromSA); a.Record.DLID != 202 {
 		t.Fatalf("DLID %d", a.Record.DLID)
 	}
-	f.run(cfg.MaxLife)
+	f.run(cfg.MaxAge) // a lost notice that a GID left has no generation
 	f.want(1, 1, agent.Found, agent.FromSA)
 }
 
@@ -76,9 +76,11 @@ func TestManagerContinues(t *testing.T) {
 	f.want(5, 1, agent.Found, agent.FromSA)
 }
 
-// TestDeaf: a port that no Report reaches subscribes to none; generations keep its entries.
+// TestDeaf: a port that no Report reaches subscribes to none. Its entries live BlindAge, and
+// generations show changed paths before.
 func TestDeaf(t *testing.T) {
 	cfg := agent.Defaults()
+	cfg.VerifyTime = cfg.BlindAge / 2
 	for _, history := range []uint64{0, 7} {
 		f := newFixture(t, cfg)
 		f.history = history
@@ -89,13 +91,15 @@ func TestDeaf(t *testing.T) {
 		f.run(time.Second)
 		f.want(1, 1, agent.Found, agent.FromSA)
 		f.want(1, 0, agent.Found, agent.FromCache)
-		f.run(cfg.VerifyTime + time.Second)
-		if history == 0 {
-			f.want(1, 1, agent.Found, agent.FromSA)
-		} else {
-			f.run(cfg.MaxAge)
-			f.want(1, 0, agent.Found, agent.FromCache)
+		f.change(gid(1))
+		f.run(cfg.BlindAge * 9 / 10)
+		src, queries := agent.FromCache, 0
+		if history != 0 { // the change was seen
+			src, queries = agent.FromSA, 1
 		}
+		f.want(1, queries, agent.Found, src)
+		f.run(cfg.BlindAge)
+		f.want(1, 1, agent.Found, agent.FromSA)
 		if f.informs != informs {
 			t.Errorf("%d subscriptions", f.informs-informs)
 		}

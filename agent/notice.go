@@ -19,7 +19,9 @@ func (c *Core) report(p *mad.Packet) {
 		return
 	}
 	c.stats.Reports++
-	c.silent, c.heardAt = false, c.now
+	if c.heard(&mad.Completion{}) {
+		c.resubmit()
+	}
 	m := (*ib.MAD)(p.Data[:ib.MADLen])
 	resp := Send{Addr: p.Addr, MAD: *m}
 	resp.MAD[3] |= byte(ib.MethodResponseBit)

@@ -78,9 +78,8 @@ for systemd.`,
 	fl.StringVar(&f.logLevel, "log-level", "info", "`LEVEL` of the log: debug, info, warn, error")
 	fl.DurationVar(&f.wait, "wait", time.Second, "`T` at most until a program has its answer")
 	fl.DurationVar(&f.kernelWait, "kernel-wait", 150*time.Millisecond, "`T` at most until the kernel has its answer; then it asks the SA itself")
-	fl.DurationVar(&f.core.MaxAge, "max-age", f.core.MaxAge, "`T` for which a path is served after it was known to be right")
+	fl.DurationVar(&f.core.MaxAge, "max-age", f.core.MaxAge, "`T` for which a path is served after it was asked for")
 	fl.DurationVar(&f.core.VerifyTime, "verify-time", f.core.VerifyTime, "`T` between questions to the SA whether paths changed")
-	fl.DurationVar(&f.core.MaxLife, "max-life", f.core.MaxLife, "`T` for which a path is served at most, however often it was verified")
 	fl.DurationVar(&f.core.StaleTime, "stale-time", f.core.StaleTime, "`T` beyond its age for which a path is served while the SA is silent")
 	fl.IntVar(&f.core.MaxEntries, "max-entries", f.core.MaxEntries, "`N` answers in each port's cache, about 300 bytes each")
 	c.AddCommand(agentShow(), agentFlush())
@@ -94,8 +93,8 @@ func (f *agentFlags) check() error {
 		return usagef("--wait %v: want 0 to 1m", f.wait)
 	case f.kernelWait < 0 || f.kernelWait > 10*time.Second:
 		return usagef("--kernel-wait %v: want 0 to 10s", f.kernelWait)
-	case c.MaxAge < time.Second || c.MaxLife < time.Second || c.VerifyTime < time.Second:
-		return usagef("--max-age, --max-life and --verify-time must be 1s or more")
+	case c.MaxAge < time.Second || c.VerifyTime < time.Second:
+		return usagef("--max-age and --verify-time must be 1s or more")
 	case c.StaleTime < 0:
 		return usagef("--stale-time must not be negative")
 	case c.MaxEntries < 1 || c.MaxEntries > 1<<22:
