@@ -81,6 +81,10 @@ func (f *fake) SAKey() SAKey                  { return SAKey{Key: "0x11223344556
 func (f *fake) Services() []Service           { return nil }
 func (f *fake) Subscriptions() []Subscription { return nil }
 
+func (f *fake) Signals() (Signals, bool) {
+	return Signals{Mode: "targeted", Hosts: []SignalHost{}}, true
+}
+
 func (f *fake) SetPartitions(_ context.Context, _, config string) (Partitions, error) {
 	if strings.Contains(config, "bad") {
 		return Partitions{}, errors.New("line 1: bad")

@@ -25,6 +25,8 @@ type Administration interface {
 	Groups() []Group
 	Services() []Service
 	Subscriptions() []Subscription
+	// Signals says what subscribers were notified of; false if the SA does not answer in time.
+	Signals() (Signals, bool)
 	// Path is the path from one end port to another, each named by LID, GUID, GID
 	// or description.
 	Path(from, to string) (Path, error)
@@ -187,6 +189,13 @@ func administration(a huma.API, b Administration) {
 	})
 	huma.Get(a, "/v1/subscriptions", func(context.Context, *struct{}) (*body[[]Subscription], error) {
 		return reply(nonNil(b.Subscriptions())), nil
+	})
+	huma.Get(a, "/v1/signals", func(context.Context, *struct{}) (*body[Signals], error) {
+		x, ok := b.Signals()
+		if !ok {
+			return nil, huma.Error503ServiceUnavailable("the SA is busy; ask again")
+		}
+		return reply(x), nil
 	})
 	huma.Get(a, "/v1/path", func(_ context.Context, in *pathInput) (*body[Path], error) {
 		p, err := b.Path(in.From, in.To)

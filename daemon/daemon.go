@@ -140,6 +140,8 @@ type Daemon struct {
 	tables  *queue // queries that may take long
 	changes *queue
 	reports chan *mad.Packet
+	// Questions to the SA's loop.
+	signalAsks chan signalAsk
 	// Rung when something waits in shared for a loop:
 	smMail, saMail, vmMail bell
 
@@ -174,12 +176,13 @@ func New(cfg Config) *Daemon {
 		jobSlot:  make(chan struct{}, 1),
 		cores:    cmp.Or(cfg.Cores, runtime.GOMAXPROCS(0)),
 
-		single:  !cfg.Port.SegmentsRMPP(),
-		queries: newQueue(each, total),
-		tables:  newQueue(each, total),
-		changes: newQueue(each, total),
-		reports: make(chan *mad.Packet, reportQueue),
-		smMail:  newBell(), saMail: newBell(), vmMail: newBell(),
+		single:     !cfg.Port.SegmentsRMPP(),
+		queries:    newQueue(each, total),
+		tables:     newQueue(each, total),
+		changes:    newQueue(each, total),
+		reports:    make(chan *mad.Packet, reportQueue),
+		signalAsks: make(chan signalAsk),
+		smMail:     newBell(), saMail: newBell(), vmMail: newBell(),
 		vm: newVMSide(),
 	}
 	d.shared.WakeSM, d.shared.WakeSA, d.shared.WakeVM = d.smMail.ring, d.saMail.ring, d.vmMail.ring

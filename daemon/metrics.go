@@ -61,6 +61,7 @@ func (d *Daemon) saValues() metrics.SA {
 	if u := d.unsaved.Load(); u != nil {
 		out.Unsaved = u.n
 	}
+	out.Signals = d.signalValues()
 	if t, ok := d.cfg.Port.(transferCounter); ok {
 		out.Segments = true
 		out.Sending, out.Receiving = t.Transfers()

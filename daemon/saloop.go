@@ -35,7 +35,7 @@ type saLoop struct {
 
 func newSALoop(d *Daemon) *saLoop {
 	cfg := d.cfg.Registry
-	cfg.SAKey, cfg.TrustLocal = d.cfg.SA.SAKey, d.cfg.SA.TrustLocal
+	cfg.SAKey, cfg.TrustLocal, cfg.QoS = d.cfg.SA.SAKey, d.cfg.SA.TrustLocal, d.cfg.SA.QoS != nil
 	cfg.FirstTID, cfg.TransportTimed = d.cfg.Core.FirstTID, d.cfg.Core.TransportTimed
 	if d.cfg.Core.NoReregister {
 		cfg.RejoinTime = 0 // no host was asked to join again
@@ -65,6 +65,8 @@ func (l *saLoop) run(ctx context.Context) {
 			}
 			l.shell.Step(sa.Received{P: p})
 			d.free.put(p)
+		case q := <-d.signalAsks:
+			l.answerSignals(q)
 		case <-l.alarm.timer.C:
 			l.alarm.rang()
 			l.shell.Step(sa.Timer{})

@@ -84,6 +84,9 @@ type Config struct {
 	// Reports about paths may be sent in a second; 0: any number.
 	Signal     Signal
 	SignalRate int
+	// QoS says that a QoS policy decides about path answers: Reports then have no values of paths,
+	// which hosts have to query.
+	QoS bool
 	// AssignedGUIDByte follows the OUI 00:14:05 in alias GUIDs that the SA assigns
 	// (OpenSM's sm_assigned_guid). Each subnet should use its own value.
 	AssignedGUIDByte uint8

@@ -102,6 +102,7 @@ type signals struct {
 
 // SignalStats counts since the start.
 type SignalStats struct {
+	Mode        Signal
 	Gen         uint64 // newest generation
 	Settled     bool   // all subscribers have it
 	Subscribers int    // peers (port, QP) with subscriptions to traps 68 or 69
@@ -128,7 +129,6 @@ type pathState struct {
 	due   bool // it is in signals.due
 	level bool // a service level changed since told
 	since mad.Time
-	last  mad.Time // of the last acknowledgment of a Report about paths
 }
 
 func (x *signals) init(cfg Config) {
@@ -506,7 +506,6 @@ func (x *signals) done(c *Core, p *peer, ok bool) {
 		x.add(p, false, c.now)
 		return
 	}
-	p.path.last = c.now
 	if p.path.learn && p.port >= 0 {
 		x.held.Learned(c.snap.Ports[p.port].LID)
 		delete(x.veterans, p.gid.GUID())
@@ -577,18 +576,4 @@ func (x *signals) nextTimer(c *Core) mad.Time {
 // idle reports whether nothing is under way.
 func (x *signals) idle() bool {
 	return x.base != nil && x.cmp == nil && x.flight == 0 && len(x.due[0])+len(x.due[1])+len(x.paused) == 0
-}
-
-// Signals says what has become of Reports about paths. It may be called between Steps.
-func (c *Core) Signals() SignalStats {
-	x := &c.signals
-	s := x.stats
-	s.Gen, s.Unanswered, s.Levels, s.Known = x.log.Gen(), x.flight, x.left, x.held.Sources()
-	s.Settled = x.history.settled
-	c.subscriptions.eachPathPeer(func(p *peer) {
-		if s.Subscribers++; p.path.told != s.Gen {
-			s.Due++
-		}
-	})
-	return s
 }

@@ -82,6 +82,9 @@ func (x *signals) report(c *Core, p *peer) (r *report, all bool) {
 		if n.Path, ok = pathOf(c.source(), p.port, at, t.lid); !ok {
 			trap = smp.TrapUnPath
 		}
+		if c.cfg.QoS {
+			n.Path = wire.PathRecord{SGID: n.Path.SGID, DGID: n.Path.DGID, DLID: t.lid}
+		}
 		if mask |= wire.PathCompDLID; !manyGIDs(s, at) {
 			mask |= wire.PathCompDGID
 		}

@@ -361,6 +361,9 @@ func TestDeafHostIsRightAgain(t *testing.T) {
 		u.askAll()
 		users := []*user{u}
 		pump(r, users, rng, 0, time.Second)
+		if p := r.core.SignalPeers(r.now); len(p) != 1 || !p[0].Latest || p[0].Late != 0 {
+			t.Errorf("peers %+v", p)
+		}
 		u.deaf = true
 		now := clone(f.s)
 		now.PacketLife = f.s.PacketLife
@@ -368,9 +371,15 @@ func TestDeafHostIsRightAgain(t *testing.T) {
 		f.levels(now, rng, 60)
 		f.s = now
 		r.publish(f.s)
+		if s, p := r.core.Signals(), r.core.SignalPeers(r.now); s.Due != 1 || s.Levels != 1 || s.Unanswered != 1 || p[0].Latest || !p[0].Sent || !p[0].Level {
+			t.Errorf("%+v, peers %+v", s, p)
+		}
 		pump(r, users, rng, 0, 10*time.Minute)
 		if len(r.view.Subs) != 0 {
 			t.Fatalf("%d subscriptions are left", len(r.view.Subs))
+		}
+		if p := r.core.SignalPeers(r.now); !restart && len(p) != 0 {
+			t.Errorf("peers %+v", p)
 		}
 		if len(u.wrong()) == 0 {
 			t.Fatal("nothing is wrong: the test proves nothing")

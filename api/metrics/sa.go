@@ -23,6 +23,16 @@ type SA struct {
 	// segments.
 	Segments           bool
 	Sending, Receiving int
+	Signals            Signals
+}
+
+// Signals has the counters of Reports about changed paths.
+type Signals struct {
+	Known                               bool // false: the SA did not answer in time
+	Mode                                string
+	Subscribers, Due, Levels            int
+	Settled                             bool
+	Changes, All, Paths, Failed, Spared uint64
 }
 
 // Queue is a queue of SA requests.
@@ -39,6 +49,8 @@ type saCollector struct {
 	reports, reportsBack, lost, noticesCut, unsaved    *prometheus.Desc
 	transfers                                          *prometheus.Desc
 	groups, members, services, subscriptions           *prometheus.Desc
+	pathChanges, pathReports, pathFailed, pathSpared   *prometheus.Desc
+	pathSubscribers, pathDue, pathLevels               *prometheus.Desc
 }
 
 func newSACollector() *saCollector {
@@ -65,6 +77,14 @@ func newSACollector() *saCollector {
 		members:       desc("sa_group_members", "Ports in multicast groups."),
 		services:      desc("sa_services", "Services registered."),
 		subscriptions: desc("sa_subscriptions", "Subscriptions to events."),
+		pathChanges:   desc("sa_path_changes_total", "Changes of paths that hosts can see."),
+		pathReports:   desc("sa_path_reports_total", "Reports about changed paths, first tries.", "about"),
+		pathFailed:    desc("sa_path_reports_failed_total", "Reports about changed paths that were not answered."),
+		pathSpared:    desc("sa_path_spared_total", "Times that a subscriber held none of the changed paths."),
+
+		pathSubscribers: desc("sa_path_subscribers", "Subscribers to traps 68 and 69.", "mode"),
+		pathDue:         desc("sa_path_due", "Of them, those that have not acknowledged the newest paths."),
+		pathLevels:      desc("sa_path_levels_due", "Of them, those that have to learn a service level."),
 	}
 }
 
@@ -94,6 +114,16 @@ func (c *saCollector) collect(to sink, x *Values) {
 	if s.Segments {
 		to.gauge(c.transfers, float64(s.Sending), "sending")
 		to.gauge(c.transfers, float64(s.Receiving), "receiving")
+	}
+	if p := &s.Signals; p.Known {
+		to.count(c.pathChanges, p.Changes)
+		to.count(c.pathReports, p.All, "any")
+		to.count(c.pathReports, p.Paths, "one")
+		to.count(c.pathFailed, p.Failed)
+		to.count(c.pathSpared, p.Spared)
+		to.gauge(c.pathSubscribers, float64(p.Subscribers), p.Mode)
+		to.gauge(c.pathDue, float64(p.Due))
+		to.gauge(c.pathLevels, float64(p.Levels))
 	}
 	if v := x.View; v != nil {
 		members := 0

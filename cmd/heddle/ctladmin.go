@@ -23,6 +23,7 @@ func ctlAdministration() []*cobra.Command {
 		ctlCommand("groups", "Multicast groups and their members", http.MethodGet, "/v1/groups", printGroups),
 		ctlCommand("services", "Registered services", http.MethodGet, "/v1/services", printServices),
 		ctlCommand("subscriptions", "Subscriptions to events", http.MethodGet, "/v1/subscriptions", printSubscriptions),
+		ctlCommand("signals", "What subscribers were notified of changed paths, and which have not acknowledged it", http.MethodGet, "/v1/signals", printSignals),
 	}
 }
 
@@ -183,6 +184,34 @@ func printGroups(w io.Writer, body []byte) error {
 			n += " (permanent)"
 		}
 		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%s\t%d\t%s\n", g.MGID, g.MLID, g.PKey, g.MTU, g.Rate, g.SL, n)
+	}
+	return t.Flush()
+}
+
+func printSignals(w io.Writer, body []byte) error {
+	var x api.Signals
+	if err := json.Unmarshal(body, &x); err != nil {
+		return err
+	}
+	fmt.Fprintf(w, "signal %s, generation %s: %d subscribers, %d have not acknowledged it, %d of them a service level\n",
+		x.Mode, x.Generation, len(x.Hosts), x.Due, x.Levels)
+	fmt.Fprintf(w, "%d changes; Reports: %d of any path, %d of one, %d not answered; %d times a subscriber was spared\n",
+		x.Changes, x.All, x.Paths, x.Failed, x.Spared)
+	if len(x.Hosts) == 0 {
+		return nil
+	}
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "GID\tLID\tQP\tNODE\tGENERATION\tSTATE\tFAILED\tLATE")
+	for i := range x.Hosts {
+		h := &x.Hosts[i]
+		state, late := h.State, "-"
+		if h.Level {
+			state += ", service level"
+		}
+		if h.Late > 0 {
+			late = fmt.Sprintf("%.3g s", h.Late)
+		}
+		fmt.Fprintf(t, "%s\t%d\t%d\t%s\t%s\t%s\t%d\t%s\n", h.GID, h.LID, h.QP, h.Node, h.Generation, state, h.Failed, late)
 	}
 	return t.Flush()
 }
