@@ -145,7 +145,7 @@ var notSettings = map[string]string{
 	"sa.TrustLocal":     "of sa-key",
 	"sa.QoS":            "read from the file of qos-policy",
 	"sa.PrefixRoutes":   "read from the file of prefix-routes",
-	"registry.SAKey":    "from sa-key, or random", "registry.TrustLocal": "of sa-key",
+	"registry.SAKey":    "from sa-key, or random", "registry.TrustLocal": "of sa-key", "registry.QoS": "of qos-policy",
 	"registry.FirstTID": "drawn at the start", "registry.TransportTimed": "of the port",
 }
 
