@@ -177,3 +177,27 @@ func (x *mixer) guarded(t *route.Tables, list []edge) (*route.Lanes, int, bool) 
 	}
 	return l, n, true
 }
+
+// meetsGuard reports whether a guard discards packets to l, on the levels of the installed tables,
+// that follow channels by switch to d.
+func (f *fitter) meetsGuard(l ib.LID, d int32, next []int32) bool {
+	x := f.x
+	if g := x.old.Lanes; g == nil || !g.Guards {
+		return false
+	}
+	for s := range int32(x.managed) {
+		sl := x.old.PathSL(s, l)
+		c := next[s]
+		for range x.n {
+			if c < 0 || x.to[c] == d {
+				break
+			}
+			k := next[x.to[c]]
+			if k >= 0 && x.lanesOf(k, x.inPort[c], sl, oldLanes) == 0 {
+				return true
+			}
+			c = k
+		}
+	}
+	return false
+}

@@ -462,6 +462,9 @@ func (f *fitter) column(l ib.LID, sp spec) bool {
 				return false
 			}
 		}
+		if f.meetsGuard(l, d, w.now) {
+			return false
+		}
 	}
 	for u, c := range w.now {
 		if c == w.old[u] || c < 0 {

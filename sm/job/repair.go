@@ -145,7 +145,10 @@ func (j *Job) repair(r *Result, f *transition.Fitted, inst *route.Tables, t tran
 	s := r.Next
 	if f.Tables != nil {
 		if s = j.settle(f.Tables, r); s == nil {
-			return
+			if j.strict() || r.Next == nil {
+				return
+			}
+			f, s = transition.Unknown(inst), r.Next // those of the engine, immediately
 		}
 	}
 	p := transition.NewRepair(j.Graph, inst, s.Tables, f, t, j.strict())
