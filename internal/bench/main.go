@@ -25,7 +25,7 @@ var (
 	hosts  = flag.String("hosts", "324,648,5832,11664", "fat trees to bring up")
 	limit  = flag.Duration("limit", 2*time.Minute, "time limit of one run of a peer")
 	runs   = flag.Int("runs", 5, "repetitions of runs under 20 s")
-	only   = flag.String("only", "", "parts to run: some of bringup, phases, compute, rate, memory, packets, sa, attached, repair, routes (default all but attached, repair and routes)")
+	only   = flag.String("only", "", "parts to run: some of bringup, phases, compute, rate, memory, packets, sa, moves, attached, repair, routes (default all but attached, repair and routes)")
 )
 
 const short = 20 * time.Second
@@ -73,7 +73,7 @@ func run() error {
 	for _, part := range []struct {
 		name string
 		do   func([]int) error
-	}{{"bringup", b.bringUps}, {"phases", b.phases}, {"compute", b.compute}, {"rate", b.rates}, {"memory", b.memory}, {"packets", b.packets}, {"sa", b.serveSA}, {"attached", b.attached}, {"repair", b.repair}, {"routes", b.routes}} {
+	}{{"bringup", b.bringUps}, {"phases", b.phases}, {"compute", b.compute}, {"rate", b.rates}, {"memory", b.memory}, {"packets", b.packets}, {"sa", b.serveSA}, {"moves", b.moves}, {"attached", b.attached}, {"repair", b.repair}, {"routes", b.routes}} {
 		if *only == "" && slices.Contains([]string{"attached", "repair", "routes"}, part.name) || *only != "" && !slices.Contains(strings.Split(*only, ","), part.name) {
 			continue
 		}
