@@ -146,7 +146,7 @@ func TestHostsRepath(t *testing.T) {
 			if err := b.Sim.LinkDown("S2", 2); err != nil {
 				t.Fatal(err)
 			}
-			b.Run(300 * time.Millisecond)
+			b.Run(600 * time.Millisecond)
 			changed, migrated, drained, late := 0, 0, 0, 0
 			for i, s := range streams {
 				if err := s.Check(); err != nil {
