@@ -32,6 +32,9 @@ func pathChanges(q *query) {
 		head.Put(b)
 	}
 	if q.table && !head.All {
+		if q.held != nil {
+			q.held.Keep(q.s.Ports[port].LID)
+		}
 		q.changed(port, &f, v.Gen)
 	}
 }

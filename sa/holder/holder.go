@@ -1,11 +1,11 @@
 // Package holder estimates which paths hosts hold, from the answers that they got. The estimate
 // errs to one side: a path that a host may hold is never denied.
 //
-// Note may be called from any goroutine, and concurrently with every other method. The other
-// methods belong to one goroutine, the SA's.
+// Note and Keep may be called from any goroutine, and concurrently with every other method. The
+// other methods belong to one goroutine, the SA's.
 //
-// Memory: 16 bytes for each unicast LID, and 128 for each source LID that asked, or 256 while it
-// learns: at most 13 MB for 49,151 LIDs.
+// Memory: 32 bytes for each unicast LID, and up to 384 for each source LID that asked: at most 21 MB
+// for 49,151 LIDs.
 package holder
 
 import (
@@ -31,6 +31,10 @@ type Table struct {
 // host was notified that any path may have changed. A nil now means that nothing is known.
 type source struct {
 	now, next atomic.Pointer[set]
+	// before is what now was before the last Learned; keeps: the host asks for what changed, and
+	// keeps the rest without asking.
+	before atomic.Pointer[set]
+	keeps  atomic.Bool
 }
 
 type set [words]atomic.Uint64
@@ -111,6 +115,7 @@ func (s *set) ones() (n int) {
 func (t *Table) Clear(src ib.LID) {
 	if int(src) < len(t.sources) {
 		t.sources[src].now.Store(new(set))
+		t.sources[src].before.Store(t.sources[src].now.Load())
 		t.sources[src].next.Store(nil)
 	}
 }
@@ -119,7 +124,9 @@ func (t *Table) Clear(src ib.LID) {
 func (t *Table) Forget(src ib.LID) {
 	if int(src) < len(t.sources) {
 		t.sources[src].now.Store(nil)
+		t.sources[src].before.Store(nil)
 		t.sources[src].next.Store(nil)
+		t.sources[src].keeps.Store(false)
 	}
 }
 
@@ -133,8 +140,37 @@ func (t *Table) Reset() {
 // Learn is called when src is about to be notified that any of its paths may have changed. It
 // then asks for the paths that it goes on using.
 func (t *Table) Learn(src ib.LID) {
-	if int(src) < len(t.sources) {
+	if int(src) < len(t.sources) && !t.sources[src].keeps.Load() {
 		t.sources[src].next.Store(new(set))
+	}
+}
+
+// Keep is called when src asked for what changed since a generation, and got a list: it keeps the
+// other paths that it holds without asking for them. From then on it does not learn, and what it
+// last learned is void.
+func (t *Table) Keep(src ib.LID) {
+	if int(src) >= len(t.sources) {
+		return
+	}
+	x := &t.sources[src]
+	if x.keeps.Swap(true) {
+		return
+	}
+	x.next.Store(nil)
+	x.unlearn()
+}
+
+// unlearn makes what was held before the last Learned held again.
+func (x *source) unlearn() {
+	now, before := x.now.Load(), x.before.Load()
+	switch {
+	case now == nil:
+	case before == nil:
+		x.now.Store(nil)
+	default:
+		for i := range before {
+			now[i].Or(before[i].Load())
+		}
 	}
 }
 
@@ -146,8 +182,12 @@ func (t *Table) Learned(src ib.LID) {
 	}
 	x := &t.sources[src]
 	if s := x.next.Load(); s != nil {
+		x.before.Store(x.now.Load())
 		x.now.Store(s)
 		x.next.Store(nil)
+		if x.keeps.Load() { // since Learn
+			x.unlearn()
+		}
 	}
 }
 

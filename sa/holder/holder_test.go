@@ -119,3 +119,35 @@ func BenchmarkNote(b *testing.B) {
 		tab.Note(1, 77)
 	}
 }
+
+// TestKeep: a source that asks for what changed holds what it held before it last learned, whether
+// it asks before or after the acknowledgment; then it learns no more.
+func TestKeep(t *testing.T) {
+	for _, early := range []bool{false, true} {
+		tab := new(Table)
+		tab.Clear(1)
+		tab.Note(1, 7)
+		tab.Learn(1)
+		if early {
+			tab.Keep(1)
+		}
+		tab.Learned(1)
+		tab.Keep(1)
+		if !tab.May(1, 7) {
+			t.Errorf("early %v: the path is denied", early)
+		}
+		tab.Learn(1)
+		if tab.Learned(1); !tab.May(1, 7) {
+			t.Errorf("early %v: the path is denied after it learned again", early)
+		}
+	}
+	tab := new(Table)
+	tab.Learn(1)
+	tab.Learned(1)
+	if tab.Known(1) != true || tab.May(1, 7) {
+		t.Error("it has not learned")
+	}
+	if tab.Keep(1); tab.Known(1) {
+		t.Error("it keeps what nobody knows, and is known")
+	}
+}
