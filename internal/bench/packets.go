@@ -145,13 +145,14 @@ func num(v float64) string {
 // runCase runs a case once and adds its metrics, and the memory of the process.
 func runCase(bin, name string, steps int, values map[string][]float64) error {
 	parts := strings.Split(name, "/")
-	pattern := "^Benchmark" + parts[0] + "$"
+	var pattern strings.Builder
+	pattern.WriteString("^Benchmark" + parts[0] + "$")
 	for _, p := range parts[1:] {
-		pattern += "/^" + p + "$"
+		pattern.WriteString("/^" + p + "$")
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, bin, "-test.run", "^$", "-test.bench", pattern, "-test.benchmem", "-test.benchtime", strconv.Itoa(steps)+"x")
+	cmd := exec.CommandContext(ctx, bin, "-test.run", "^$", "-test.bench", pattern.String(), "-test.benchmem", "-test.benchtime", strconv.Itoa(steps)+"x")
 	var errOut bytes.Buffer
 	cmd.Stderr = &errOut
 	out, err := cmd.Output()
@@ -174,7 +175,7 @@ func runCase(bin, name string, steps int, values map[string][]float64) error {
 		}
 	}
 	if !found {
-		return fmt.Errorf("no benchmark %s", pattern)
+		return fmt.Errorf("no benchmark %s", pattern.String())
 	}
 	if u, ok := cmd.ProcessState.SysUsage().(*syscall.Rusage); ok {
 		values["peak MiB"] = append(values["peak MiB"], float64(u.Maxrss)/1024)

@@ -29,12 +29,10 @@ func Run(n int, work func(worker int, wait func())) {
 	}
 	var all sync.WaitGroup
 	for k := 1; k < n; k++ {
-		all.Add(1)
-		go func() {
-			defer all.Done()
+		all.Go(func() {
 			defer g.broken()
 			work(k, g.wait)
-		}()
+		})
 	}
 	func() {
 		defer g.broken()

@@ -3,6 +3,7 @@ package rc
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"heddle/ib"
 	"heddle/sim/dataplane"
@@ -165,10 +166,8 @@ var ErrState = errors.New("not in this state")
 var ErrNotArmed = errors.New("rc: the path migration is not armed")
 
 func (q *QP) must(want ...State) error {
-	for _, s := range want {
-		if q.state == s {
-			return nil
-		}
+	if slices.Contains(want, q.state) {
+		return nil
 	}
 	return fmt.Errorf("rc: queue pair %d is in %v: %w", q.cfg.QPN, q.state, ErrState)
 }
