@@ -24,7 +24,9 @@ type hostBed struct {
 
 // newHostBed brings up f and starts a host at each adapter.
 func newHostBed(f *fabric.Fabric, cfg sm.Config, dc dataplane.Config, hc lab.HostConfig) (*hostBed, error) {
-	c, err := lab.NewCluster(f, sim.Config{Seed: dc.Seed, HopLatency: hopLatency, SMALatency: smaLatency})
+	c, err := lab.NewCluster(f, sim.Config{
+		Seed: dc.Seed, HopLatency: hopLatency, SMALatency: smaLatency, Carriage: sim.Apart,
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -61,9 +63,9 @@ func newHostBed(f *fabric.Fabric, cfg sm.Config, dc dataplane.Config, hc lab.Hos
 	return &hostBed{l, hosts}, nil
 }
 
-// hostTimeout is the code of the transport timers: 16.8 ms, and 134 ms with 7 retries,
+// hostTimeout is the code of the transport timers: 33.6 ms, and 268 ms with 7 retries,
 // which is longer than whole tables take.
-const hostTimeout = 12
+const hostTimeout = 13
 
 // hostConfig is that of hosts: the repath handler of the paper, which asks all queue
 // pairs for their paths.

@@ -68,7 +68,7 @@ type hostCutResult struct {
 }
 
 // hostSpan is how long a cut is looked at.
-const hostSpan = 320 * time.Millisecond
+const hostSpan = 480 * time.Millisecond
 
 func (c *hostCut) config() sm.Config {
 	k := cutCase{policy: c.policy, limits: c.limits, repath: c.repath}
