@@ -102,18 +102,35 @@ func (e *Engine) settle() {
 			return // in a hook: at the end of the instant
 		}
 	}
-	for again := true; again; {
-		again = false
+	if len(e.parts) == 1 {
+		e.arbitrateTouched()
+		return
+	}
+	// In the order of port numbers over all parts, as hooks are called at once.
+	for {
+		low, first := int32(-1), &e.part
 		for _, p := range e.parts {
-			if !p.touched.empty() { // a hook may touch a port of another part
-				p.arbitrateTouched()
-				again = true
+			port := p.touched.take()
+			if port < 0 {
+				continue
 			}
+			if low >= 0 && low < port {
+				p.touched.add(port)
+				continue
+			}
+			if low >= 0 {
+				first.touched.add(low)
+			}
+			low, first = port, p
 		}
+		if low < 0 {
+			break
+		}
+		first.running = true
+		first.choose(low)
+		first.running = false
 	}
-	if len(e.parts) > 1 {
-		e.exchange()
-	}
+	e.exchange()
 }
 
 // addNodes lays out nodes and ports: those of the topology, then an end port for

@@ -91,13 +91,18 @@ func (e *Engine) linkDown(i int32) {
 			break // copies of it may have gone on
 		}
 	}
-	e.badEnd(i, u.sendStream, u.sendSeq)
+	e.badEnd(i, u.sendStream, u.sendSeq, map[int32]bool{})
 }
 
 // badEnd marks a packet that the node of input i is passing on, and all that is
 // made of it further on, as one without its end. Its tail has not come here, so
-// everything that passes it on is still sending.
-func (e *Engine) badEnd(i, stream int32, seq uint32) {
+// everything that passes it on is still sending. Seen are the inputs that it came to: on
+// a loop of tables its head may come round.
+func (e *Engine) badEnd(i, stream int32, seq uint32, seen map[int32]bool) {
+	if seen[i] {
+		return
+	}
+	seen[i] = true
 	nd := &e.nodes[e.in[i].node]
 	for j := range nd.radix {
 		o := &e.out[nd.first+j]
@@ -123,7 +128,7 @@ func (e *Engine) badEnd(i, stream int32, seq uint32) {
 				mark(id)
 			}
 		}
-		e.badEnd(o.peer, stream, seq)
+		e.badEnd(o.peer, stream, seq, seen)
 	}
 }
 

@@ -176,7 +176,7 @@ func (e *part) ended(p *packet, hi, port int32, why Cause) {
 		c.Port = e.ref(port)
 	}
 	if m := &e.mail; !m.direct {
-		m.notes[m.turn] = append(m.notes[m.turn], note{at: e.now, during: m.during, c: &c})
+		m.notes[m.turn] = append(m.notes[m.turn], note{at: e.now, round: m.round, during: m.during, c: &c})
 		return
 	}
 	e.carriers.report(&c)

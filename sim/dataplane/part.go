@@ -130,6 +130,9 @@ func (e *part) run(until Time) {
 			e.fetcher.bucket = e.q.Bucket()
 			e.fetch(e.q.Current())
 		}
+		if e.mail.round++; e.now != Time(t) {
+			e.mail.round = 0
+		}
 		e.now, e.running = Time(t), true
 		for {
 			ev, ok := e.q.PopAt(t)
@@ -196,9 +199,13 @@ func (e *part) arbitrateTouched() {
 			e.running = false
 			return
 		}
-		e.mail.during = duringArbitration | uint64(p)
-		e.arbitrate(p)
+		e.choose(p)
 	}
+}
+
+func (e *part) choose(port int32) {
+	e.mail.during = duringArbitration | uint64(port)
+	e.arbitrate(port)
 }
 
 // portSet is a set of ports, taken out lowest first.
@@ -219,9 +226,6 @@ func (s *portSet) add(p int32) {
 	s.sums[w>>6] |= 1 << (w & 63)
 	s.low = min(s.low, int(w>>6))
 }
-
-// empty reports whether the set is known to be empty, as it is after take said so.
-func (s *portSet) empty() bool { return s.low >= len(s.sums) }
 
 // take removes the lowest port, -1: the set is empty.
 func (s *portSet) take() int32 {

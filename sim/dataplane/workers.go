@@ -30,6 +30,7 @@ type mail struct {
 	notes  [2][]note
 	direct bool // boxes are emptied at once, and hooks called at once
 	// During is the event that is processed: its key, or the port that chooses.
+	round  int // see note
 	during uint64
 }
 
@@ -65,6 +66,7 @@ type ackMail struct {
 // note is a call of a hook.
 type note struct {
 	at     Time
+	round  int // how often ports have chosen at that time before
 	during uint64
 	d      *Delivery
 	x      *Drop
@@ -345,11 +347,15 @@ func (e *Engine) callHooks(turn int) {
 	}
 }
 
-// before is the order of notes. A switch's ports may choose again at one instant,
-// but no other part's come between.
+// before is the order of notes. What ports choose may cause events of the same time,
+// which come when the ports of all parts have chosen. No part causes such events in
+// another, so each counts by itself how often its ports have chosen.
 func (e *Engine) before(a, b *note) bool {
 	if a.at != b.at {
 		return a.at < b.at
+	}
+	if a.round != b.round {
+		return a.round < b.round
 	}
 	return a.during < b.during
 }
@@ -367,7 +373,7 @@ func (e *part) call(n *note) {
 
 func (e *part) tellDelivery(d *Delivery) {
 	if m := &e.mail; !m.direct {
-		m.notes[m.turn] = append(m.notes[m.turn], note{at: e.now, during: m.during, d: d})
+		m.notes[m.turn] = append(m.notes[m.turn], note{at: e.now, round: m.round, during: m.during, d: d})
 		return
 	}
 	e.hooks.OnDeliver(d)
@@ -375,7 +381,7 @@ func (e *part) tellDelivery(d *Delivery) {
 
 func (e *part) tellDrop(x *Drop) {
 	if m := &e.mail; !m.direct {
-		m.notes[m.turn] = append(m.notes[m.turn], note{at: e.now, during: m.during, x: x})
+		m.notes[m.turn] = append(m.notes[m.turn], note{at: e.now, round: m.round, during: m.during, x: x})
 		return
 	}
 	e.hooks.OnDrop(x)
