@@ -79,7 +79,8 @@ func (s *Subnet) deliver(f *flight) {
 func (s *Subnet) forAgent(f *flight, ep int32, meth ib.Method) bool {
 	getOrSet := meth == ib.MethodGet || meth == ib.MethodSet
 	if !f.smp {
-		return f.mad.Class() == ib.ClassPerf && getOrSet
+		c := f.mad.Class()
+		return (c == ib.ClassPerf || c == ib.ClassCC) && getOrSet
 	}
 	forManager := f.mad.AttrID() == smp.AttrSMInfo && getOrSet && s.infos[ep].CapabilityMask.Has(ib.CapIsSM)
 	return meth != ib.MethodTrap && !forManager
@@ -100,6 +101,8 @@ func (s *Subnet) serve(f *flight) {
 	switch {
 	case f.smp:
 		s.sma(f, d)
+	case f.mad.Class() == ib.ClassCC:
+		s.cca(f, d)
 	case f.dvp != nil && f.dvp.h.Model != SharedPort:
 		s.vportPMA(f, d)
 	default:

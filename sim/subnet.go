@@ -124,8 +124,9 @@ type portCold struct {
 	led    uint32
 	fec    [4]uint16 // PortInfoExtended: FDR, EDR, HDR, NDR FECModeEnabled
 	pm     pmState
-	lease  uint32 // number of the running M_Key lease; 0: none
-	leases uint32 // leases started so far
+	cong   *congestion // congestion control agent
+	lease  uint32      // number of the running M_Key lease; 0: none
+	leases uint32      // leases started so far
 
 	fdr10Supported, fdr10Enabled, fdr10Active bool
 }

@@ -82,9 +82,9 @@ func TestNew(t *testing.T) {
 	}
 }
 
-func FuzzCongestionInfo(f *testing.F)    { wiretest.Fuzz[CongestionInfo](f, 4, 192) }
-func FuzzCongestionKeyInfo(f *testing.F) { wiretest.Fuzz[CongestionKeyInfo](f, 14, 192) }
-func FuzzTimeStamp(f *testing.F)         { wiretest.Fuzz[TimeStamp](f, 4, 192) }
+func FuzzCongestionInfo(f *testing.F)          { wiretest.Fuzz[CongestionInfo](f, 4, 192) }
+func FuzzCongestionKeyInfo(f *testing.F)       { wiretest.Fuzz[CongestionKeyInfo](f, 14, 192) }
+func FuzzTimeStamp(f *testing.F)               { wiretest.Fuzz[TimeStamp](f, 4, 192) }
 func FuzzSwitchCongestionSetting(f *testing.F) { wiretest.Fuzz[SwitchCongestionSetting](f, 76, 192) }
 
 func FuzzSwitchPortCongestionSetting(f *testing.F) {
