@@ -51,6 +51,9 @@ func (e *part) fetch(events []wheel.Event) {
 			f.ins = append(f.ins, i)
 		case evDeliver:
 			p := &e.packets[ev.Arg]
+			if p.stream < 0 { // a datagram
+				continue
+			}
 			x += uint64(e.streams[p.stream].Src) + e.flows[p.stream].Delivered + uint64(e.in[e.hosts[i].port].n)
 		case evFree:
 			if j := e.out[i].reading; j >= 0 {

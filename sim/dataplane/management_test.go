@@ -72,6 +72,7 @@ func TestCarry(t *testing.T) {
 	n := chain(qdr, qdr)
 	p := n.tables(2)
 	e := mustNew(t, &n.Topology, p, func() Config { c := testConfig(); c.Lanes = 2; return c }())
+	e.fetcher.on = true // as in large fabrics; it changes nothing
 	var got []Carried
 	e.OnCarried(func(c *Carried) { got = append(got, *c) })
 	carry := func(id uint32, to ib.LID, sl ib.SL) {
