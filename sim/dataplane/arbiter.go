@@ -18,6 +18,7 @@ func (e *part) candidateOf(oi int32, o *outPort, vl uint8) (c candidate, ok bool
 	c = e.inTurn(ol, o, vl, e.noneBusy)
 	need := e.packets[c.packet].blocks
 	if !e.covered(l, need) {
+		e.starve(ol)
 		l.need = need
 		e.awaitCredits(ol, l)
 		return c, false
@@ -32,6 +33,7 @@ func (e *part) candidateOf(oi int32, o *outPort, vl uint8) (c candidate, ok bool
 		return c, false
 	}
 	if need := e.packets[c.packet].blocks; !e.covered(l, need) {
+		e.starve(ol)
 		l.need = need
 		e.awaitCredits(ol, l)
 		return c, false

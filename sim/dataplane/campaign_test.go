@@ -8,6 +8,7 @@ import (
 
 	"heddle/fabric"
 	"heddle/ib"
+	"heddle/ib/cc"
 	"heddle/internal/need"
 )
 
@@ -106,6 +107,10 @@ func newTrial(t *testing.T, seed uint64, workers int) *trial {
 	x.arbitrations()
 	x.groups()
 	c.Workers = workers
+	if q := rand.New(rand.NewPCG(seed, 7)); q.IntN(3) == 0 {
+		control(&x.n.Topology, x.p, Marking{Threshold: uint8(q.IntN(16)), MinBytes: q.IntN(100), Rate: uint16(q.IntN(3))},
+			&Throttling{BySL: q.IntN(2) == 0, SL: slowing(nil, cc.SLSetting{Timer: uint16(q.IntN(9)), Increase: uint8(q.IntN(20)), Trigger: 5}).SL, Table: crowdTable(4)})
+	}
 	x.e = mustNew(t, &x.n.Topology, x.p, c)
 	x.e.workers.always = seed%2 == 0
 	for _, p := range x.e.parts {

@@ -63,6 +63,9 @@ func (e *Engine) Check() error {
 				e.top.PortName(e.ref(int32(i)/e.stride)), int32(i)%e.stride, taken, blocks[i])
 		}
 	}
+	if err := e.checkWaiting(); err != nil {
+		return err
+	}
 	return e.checkAwake()
 }
 
@@ -157,6 +160,30 @@ func (e *part) checkReaders(oi int32, o *outPort, vl uint8) error {
 		in := &e.in[nd.first+num]
 		if !e.out[in.readBy].armed {
 			return fmt.Errorf("dataplane: nothing will tell %s that input %d is free", e.top.PortName(e.ref(oi)), num)
+		}
+	}
+	return nil
+}
+
+// checkWaiting counts the packets that congestion control counts.
+func (e *Engine) checkWaiting() error {
+	if e.cong == nil {
+		return nil
+	}
+	waiting := make([]int32, len(e.outLanes))
+	for qi := range e.inLanes {
+		i := e.inputOf(int32(qi))
+		own := e.partOf(i)
+		for id := e.inLanes[qi].head; id >= 0; id = own.packets[id].next {
+			if p := &own.packets[id]; p.flags&flagCounted != 0 {
+				waiting[(e.nodes[e.in[i].node].first+int32(p.out))*e.stride+int32(p.vl)] += int32(p.blocks)
+			}
+		}
+	}
+	for ol, n := range waiting {
+		if have := e.cong.lanes[ol].waiting; have != n {
+			return fmt.Errorf("dataplane: %d blocks wait for lane %d of %s, %d are counted",
+				n, int32(ol)%e.stride, e.top.PortName(e.ref(int32(ol)/e.stride)), have)
 		}
 	}
 	return nil

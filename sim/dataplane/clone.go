@@ -23,6 +23,7 @@ func (e *Engine) Clone(tables Tables) *Engine {
 	c.limits = limits{slices.Clone(e.limits.armed), slices.Clone(e.limits.stallEnd)}
 	c.residents = nil
 	c.details = slices.Clone(e.details)
+	c.cong = e.cong.clone()
 	c.carriers = carriers{list: slices.Clone(e.carriers.list), known: maps.Clone(e.carriers.known), queues: maps.Clone(e.carriers.queues)}
 	c.det.stuck, c.det.order, c.workers.slots = nil, nil, [2][]slot{}
 	for k, p := range e.parts {
@@ -46,6 +47,7 @@ func (e *part) copyTo(x *part) {
 	x.packets, x.reads = slices.Clone(e.packets), slices.Clone(e.reads)
 	x.touched = portSet{words: slices.Clone(e.touched.words), sums: slices.Clone(e.touched.sums), low: e.touched.low}
 	x.cargo, x.purged = slices.Clone(e.cargo), nil
+	x.pacers = slices.Clone(e.pacers)
 	x.sendq, x.shared, x.flows = slices.Clone(e.sendq), maps.Clone(e.shared), slices.Clone(e.flows)
 	stat := *e.stat
 	x.stat = &stat

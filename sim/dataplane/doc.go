@@ -66,6 +66,15 @@
 // the event that causes them, timers after the sources of streams. A Program may
 // touch its own host alone. Package sim/host/rc makes queue pairs of this.
 //
+// # Congestion control
+//
+// Tables that implement CongestionTables turn it on (congestion.go): marks by
+// threshold, rate, length and victim mask; a notification for each marked packet, as
+// a packet of its own and never in an acknowledgment; an index for each send queue or
+// service level; pauses by the table, (time of the packet >> shift) × multiplier.
+// The buffer that a threshold is a share of is that of a lane of the port's input.
+// With BySL the queues of a service level share the index, and each pauses by itself.
+//
 // # Deadlock
 //
 // A deadlock is found from what waits for what: buffers whose heads all wait for

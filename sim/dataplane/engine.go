@@ -266,6 +266,7 @@ func (e *Engine) refreshNode(n int32) {
 			a.FilterIn, a.FilterOut = false, false
 		}
 		e.setPort(p, &a)
+		e.refreshCongestion(nd, p, uint8(j))
 		if j > 0 {
 			e.out[p].table = e.arbTableOf(e.tables.Arbitration(nd.ref, uint8(j)))
 		}
@@ -322,7 +323,7 @@ func (e *Engine) setPort(p int32, a *PortAttr) {
 }
 
 // laneBuffer is the buffer of a lane of an input port in blocks.
-func (e *Engine) laneBuffer(p int32, lane, vls int) int32 {
+func (e *world) laneBuffer(p int32, lane, vls int) int32 {
 	if lane >= vls {
 		return 0
 	}

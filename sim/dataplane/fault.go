@@ -157,6 +157,9 @@ func (e *part) losePartial(i, qi int32, tail Time) bool {
 				q.tail = last
 			}
 			e.in[i].n--
+			if e.cong != nil {
+				e.awaitsNot(&e.in[i], p)
+			}
 		}
 		e.dropAt(i, id, LostOnWire)
 		return true

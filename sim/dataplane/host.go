@@ -36,6 +36,7 @@ type sendQueue struct {
 	host   int32
 	stream int32 // that fills it on demand, -1: none
 	listed bool
+	held   bool // congestion control has it pause
 }
 
 // sendKey names a queue that streams of a host share.
@@ -184,6 +185,9 @@ func (e *part) leaveHost(oi int32, o *outPort, vl uint8, c candidate) {
 		o.waitFrom = max(o.waitFrom, o.gate)
 	}
 	e.dropRequest(o, &e.outLanes[oi*e.stride+int32(vl)], vl)
+	if e.cong != nil {
+		e.pause(o.source, c.queue, p, o.busy-e.now)
+	}
 	if s.stream >= 0 {
 		e.refill(s.stream)
 		s = &e.sendq[c.queue]
@@ -199,7 +203,7 @@ func (e *part) leaveHost(oi int32, o *outPort, vl uint8, c candidate) {
 // list puts a send queue that has packets into the line of its head's lane.
 func (e *part) list(si int32) {
 	s := &e.sendq[si]
-	if s.listed {
+	if s.listed || e.cong != nil && e.heldBack(si, s) {
 		return
 	}
 	s.listed, s.next = true, -1

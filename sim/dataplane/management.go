@@ -126,6 +126,9 @@ func (p *packet) carried() bool { return p.stream < -1 }
 
 // pkeyOf is the P_Key of a packet.
 func (e *part) pkeyOf(p *packet) ib.PKey {
+	if p.flags&flagNotify != 0 {
+		return e.streams[p.seq].pkey
+	}
 	if p.carried() {
 		return e.carriers.list[-2-p.stream].pkey
 	}
@@ -168,7 +171,7 @@ func (e *part) purgeDatagrams(h int32) {
 // ended reports the end of a datagram: at end port hi, or lost at a port.
 func (e *part) ended(p *packet, hi, port int32, why Cause) {
 	e.stat.gone++
-	if e.carriers.report == nil {
+	if e.carriers.report == nil || p.flags&flagNotify != 0 {
 		return
 	}
 	c := Carried{At: e.now, ID: p.seq, Host: int(hi), Cause: why}

@@ -39,7 +39,8 @@ type world struct {
 	limits    limits
 	residents []resident // by end port; nil: there are none
 	carriers  carriers
-	details   []Detail // by port; nil: Config.Details is off
+	details   []Detail    // by port; nil: Config.Details is off
+	cong      *congestion // nil: no device has congestion control on
 }
 
 // part moves the packets of some switches and their hosts. It has an event queue
@@ -59,8 +60,9 @@ type part struct {
 	sendq      []sendQueue
 	shared     map[sendKey]int32
 	groups     groups
-	cargo      []cargo // by packet, of those of programs
-	purged     []int32 // scratch of purge
+	cargo      []cargo    // by packet, of those of programs
+	purged     []int32    // scratch of purge
+	pacers     []throttle // by send queue, of those that congestion control has slowed
 
 	stat   *Stats
 	flows  []FlowStats
@@ -182,6 +184,8 @@ func (e *part) handle(ev wheel.Event) {
 		}
 	case evLimit:
 		e.limit(i)
+	case evRelease:
+		e.resume(i)
 	}
 }
 

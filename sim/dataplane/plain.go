@@ -15,6 +15,9 @@ type Plain struct {
 	Attr   [][]PortAttr    // by node and port
 	Arb    [][]Arbitration // by node and port
 	Lives  []Time          // by switch
+	// Congestion control, by node and port; beyond the end: off.
+	Marks     [][]Marking
+	Throttles [][]*Throttling
 }
 
 // NewPlain returns tables for t with so many data lanes.
@@ -92,3 +95,19 @@ func (p *Plain) Arbitration(node int32, port uint8) Arbitration { return p.Arb[n
 
 // Life implements Tables.
 func (p *Plain) Life(sw int32) Time { return p.Lives[sw] }
+
+// Marking implements CongestionTables.
+func (p *Plain) Marking(sw int32, port uint8) Marking {
+	if int(sw) < len(p.Marks) && int(port) < len(p.Marks[sw]) {
+		return p.Marks[sw][port]
+	}
+	return Marking{}
+}
+
+// Throttling implements CongestionTables.
+func (p *Plain) Throttling(node int32, port uint8) *Throttling {
+	if int(node) < len(p.Throttles) && int(port) < len(p.Throttles[node]) {
+		return p.Throttles[node][port]
+	}
+	return nil
+}

@@ -209,6 +209,17 @@ func (e *part) toProgram(hi, id int32) {
 	r.program.Receive(&r.arrived)
 }
 
+// purgeQueue discards the packets of a send queue that is in no line.
+func (e *part) purgeQueue(oi int32, s *sendQueue) {
+	for id := s.q.head; id >= 0; {
+		after := e.packets[id].next
+		e.dropped(oi, id, Inactive)
+		id = after
+	}
+	s.q, s.n = queue{-1, -1}, 0
+	e.purged = append(e.purged, s.stream)
+}
+
 // purge discards what the programs of a host have in its queues, because the port
 // is not Active any more.
 func (e *part) purge(h int32) {
@@ -234,15 +245,14 @@ func (e *part) purge(h int32) {
 			} else {
 				e.dropRequest(&e.out[oi], &e.outLanes[oi*e.stride+vl], uint8(vl))
 				s.listed = false
-				for id := s.q.head; id >= 0; {
-					after := e.packets[id].next
-					e.dropped(oi, id, Inactive)
-					id = after
-				}
-				s.q, s.n = queue{-1, -1}, 0
-				e.purged = append(e.purged, s.stream)
+				e.purgeQueue(oi, s)
 			}
 			si = next
+		}
+	}
+	for i := range e.pacers {
+		if s := &e.sendq[i]; s.held && s.host == h && s.q.head >= 0 && s.stream >= 0 && e.streams[s.stream].Arrival == driven {
+			e.purgeQueue(oi, s)
 		}
 	}
 	list := e.purged

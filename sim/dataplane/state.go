@@ -6,6 +6,9 @@ import (
 
 const noPort = 255
 
+// noStream is the stream of packets that belong to none.
+const noStream = -1 << 31
+
 // node is a switch, an adapter, or the management port of a switch, which is an
 // end port on a cable of its own.
 type node struct {
@@ -142,7 +145,7 @@ type packet struct {
 	lane     uint8 // of arrival
 	vl       uint8 // of departure
 	sl       ib.SL
-	flags    uint8
+	flags    uint16
 }
 
 const (
@@ -152,6 +155,9 @@ const (
 	flagUnread              // waits at a host that has stopped
 	flagClosed              // its source waits for its end
 	flagProgram             // of a program
+	flagFECN                // it met congestion
+	flagNotify              // it tells its destination that a packet did
+	flagCounted             // among those that wait for its output
 )
 
 // Events, in the order of one instant: what happens to packets, then what comes
@@ -168,6 +174,7 @@ const (
 	evGate                       // out port
 	evReady                      // queue
 	evLimit                      // queue
+	evRelease                    // send queue
 
 	keyBits = 28
 )

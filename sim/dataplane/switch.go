@@ -107,11 +107,17 @@ func (e *part) enqueue(i, id int32) {
 	}
 	q := &e.inLanes[qi]
 	if q.head >= 0 {
+		if e.cong != nil && e.packets[q.tail].flags&flagCounted != 0 {
+			e.awaits(in, id, e.packets[q.tail].out, e.packets[q.tail].vl)
+		}
 		e.packets[q.tail].next = id
 		q.tail = id
 		return
 	}
 	q.head, q.tail = id, id
+	if e.cong != nil {
+		e.awaits(in, id, p.out, p.vl)
+	}
 	e.expose(qi, id)
 }
 
@@ -288,6 +294,12 @@ func (e *part) pop(qi, i, id int32) {
 	exposed := p.flags&flagExposed != 0
 	p.flags &^= flagExposed
 	in.n--
+	if e.cong != nil {
+		e.awaitsNot(in, p)
+		if q.head >= 0 {
+			e.awaits(in, q.head, e.packets[q.head].out, e.packets[q.head].vl)
+		}
+	}
 	if q.head < 0 {
 		q.tail = -1
 		e.emptied(in, i, p)

@@ -17,6 +17,9 @@ func (e *part) start(oi int32, o *outPort, vl uint8, c candidate) {
 		o.reading = c.input
 		e.beginRead(in, oi, o.busy)
 		last := true
+		if e.cong != nil {
+			e.mark(oi, ol, o, p)
+		}
 		if p.mc >= 0 {
 			c.packet, last = e.takeCopy(c, o.num, vl)
 		} else {
@@ -129,9 +132,17 @@ func (e *part) deliver(hi, id int32) {
 		e.dropRead(h.port, id, NotReceiving)
 	case p.flags&flagBadEnd != 0:
 		e.dropRead(h.port, id, BadEnd)
+	case p.flags&flagNotify != 0:
+		e.stat.live--
+		e.stat.gone++
+		e.notified(hi, p)
+		e.release(id)
 	case !p.dlid.IsMulticast() && p.dlid-h.lid >= ibLID(h.lids) && !p.carried():
 		e.dropRead(h.port, id, WrongHost)
 	default:
+		if p.flags&flagFECN != 0 {
+			e.notify(hi, p)
+		}
 		e.delivered(hi, id)
 		e.release(id)
 	}

@@ -67,10 +67,10 @@ func most(what string, got, want float64) result  { return result{what, got, wan
 func full() bool { return os.Getenv("HEDDLE_LONG") != "" }
 
 // TestValidation runs all cases of the validation table V1–V49 that streams can
-// show. Those missing need reliable connections (V40), congestion control
-// (V43–V46) or a manager (V41: lab/experiment).
+// show. Those missing need reliable connections (V40) or a manager (V41:
+// lab/experiment).
 func TestValidation(t *testing.T) {
-	for _, list := range [][]vcase{pathCases, queueCases, patternCases, hotCases, faultCases, programCases} {
+	for _, list := range [][]vcase{pathCases, queueCases, patternCases, hotCases, faultCases, programCases, congestionCases} {
 		for _, c := range list {
 			t.Run(c.id, func(t *testing.T) {
 				if c.long && !full() {
