@@ -18,12 +18,15 @@ type congestion struct {
 	lease  uint32 // number of the running lease of the key; 0: none
 	leases uint32
 
-	sw    cc.SwitchCongestionSetting
-	ports []cc.PortSetting // of a switch, by port
+	sw     cc.SwitchCongestionSetting
+	ports  []cc.PortSetting // of a switch, by port
+	marked []uint64         // packets that a port of a switch has marked, as readers of the log know
 
 	ca    cc.CACongestionSetting
 	limit uint16 // highest index of table that is used
 	table [cctBlocks * cc.EntriesPerBlock]cc.Delay
+
+	logged uint64 // events of the data plane that readers of the log have seen
 }
 
 // congestionOf returns the agent's state of end port ep, and creates it if needed.
@@ -32,7 +35,7 @@ func (s *Subnet) congestionOf(ep int32) *congestion {
 	if c.cong == nil {
 		c.cong = &congestion{}
 		if d := &s.devs[s.ports[ep].dev]; d.isSwitch() {
-			c.cong.ports = make([]cc.PortSetting, int(d.nports)+1)
+			c.cong.ports, c.cong.marked = make([]cc.PortSetting, int(d.nports)+1), make([]uint64, int(d.nports)+1)
 		}
 	}
 	return c.cong
@@ -266,14 +269,4 @@ func (r *ccRequest) timeStamp() ib.Status {
 		return ib.StatusInvalidField
 	}
 	return r.answer(&cc.TimeStamp{Time: r.s.ccTime()})
-}
-
-func (r *ccRequest) log() ib.Status {
-	if !r.get || r.mod != 0 {
-		return ib.StatusInvalidField
-	}
-	if r.d.isSwitch() {
-		return r.answer(&cc.SwitchLog{Type: cc.LogSwitch, Now: r.s.ccTime()})
-	}
-	return r.answer(&cc.CALog{Type: cc.LogCA, Now: r.s.ccTime()})
 }

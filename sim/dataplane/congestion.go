@@ -23,8 +23,8 @@ import (
 type CongestionTables interface {
 	// Marking is that of an output port of a switch.
 	Marking(sw int32, port uint8) Marking
-	// Throttling is that of an end port, nil: it takes no notice. It is not changed
-	// while the Engine has it.
+	// Throttling is that of an end port. It is not changed while the Engine has it.
+	// An end port without one, nil, sends no notifications and takes no notice of them.
 	Throttling(node int32, port uint8) *Throttling
 }
 
@@ -84,12 +84,12 @@ type throttle struct {
 
 // CongestionEvent is what a switch or an adapter puts into its log.
 type CongestionEvent struct {
-	At       Time
-	SLID     ib.LID // of the flow that was marked, or slowed
-	DLID     ib.LID
-	SL       ib.SL
-	Stream   int
-	ToStream bool // an adapter's: Stream is its own
+	At     Time
+	SLID   ib.LID // of the flow that was marked, or slowed
+	DLID   ib.LID
+	SL     ib.SL
+	Port   uint8 // that marked, or of the adapter
+	Stream int
 }
 
 // congestionLog keeps the last events of a node.
@@ -124,12 +124,14 @@ func (e *Engine) Congestion(r fabric.Ref) CongestionCounts {
 	return e.cong.counts[e.port(r)]
 }
 
-// refreshCongestion reads what Tables says about a port.
-func (e *Engine) refreshCongestion(nd *node, p int32, num uint8) {
+// refreshCongestion reads what Tables says about a port. The first one that has
+// congestion control on turns it on in the Engine.
+func (e *Engine) refreshCongestion(p int32) {
 	t, ok := e.tables.(CongestionTables)
 	if !ok {
 		return
 	}
+	nd, num := &e.nodes[e.out[p].node], e.out[p].num
 	var m Marking
 	var th *Throttling
 	if nd.sw {
@@ -138,10 +140,15 @@ func (e *Engine) refreshCongestion(nd *node, p int32, num uint8) {
 		th = t.Throttling(nd.ref, num)
 	}
 	if e.cong == nil {
-		if m.Threshold == 0 && th == nil {
+		if m.Threshold == 0 && (th == nil || len(th.Table) == 0) {
 			return
 		}
 		e.cong = e.newCongestion()
+		for i := range e.out {
+			if e.out[i].peer >= 0 {
+				e.refreshCongestion(int32(i))
+			}
+		}
 	}
 	e.cong.ports[p] = m
 	if h := e.out[p].source; h >= 0 {
@@ -200,7 +207,7 @@ func (e *part) mark(oi, ol int32, o *outPort, p *packet) {
 	l.passed = 0
 	p.flags |= flagFECN
 	e.cong.counts[oi].Marked++
-	v := CongestionEvent{At: e.now, DLID: p.dlid, SL: p.sl, Stream: int(p.stream)}
+	v := CongestionEvent{At: e.now, DLID: p.dlid, SL: p.sl, Port: o.num, Stream: int(p.stream)}
 	if p.stream >= 0 {
 		v.SLID = e.hosts[e.streams[p.stream].Src].lid
 	}
@@ -255,7 +262,7 @@ func (e *part) notified(hi int32, p *packet) {
 	if set.Trigger > 0 && was < uint16(set.Trigger) && x.index >= uint16(set.Trigger) {
 		n.Events++
 		e.cong.logs[e.hosts[hi].ref.Node].add(CongestionEvent{
-			At: e.now, SLID: e.hosts[hi].lid, DLID: e.hosts[p.dst].lid, SL: p.sl, Stream: int(p.seq), ToStream: true,
+			At: e.now, SLID: e.hosts[hi].lid, DLID: e.hosts[p.dst].lid, SL: p.sl, Port: e.hosts[hi].ref.Port, Stream: int(p.seq),
 		})
 	}
 }

@@ -266,7 +266,7 @@ func (e *Engine) refreshNode(n int32) {
 			a.FilterIn, a.FilterOut = false, false
 		}
 		e.setPort(p, &a)
-		e.refreshCongestion(nd, p, uint8(j))
+		e.refreshCongestion(p)
 		if j > 0 {
 			e.out[p].table = e.arbTableOf(e.tables.Arbitration(nd.ref, uint8(j)))
 		}

@@ -190,10 +190,11 @@ func hotAndVictim(t *testing.T, topo fabric.Topology, hosts int) []result {
 		}
 		const load = 0.8
 		v := mustAdd(t, e, Stream{Src: src, To: To(dst), Bytes: rc2k, Arrival: Constant, Gap: Time(float64(edr.Time(rc2k)) / load)})
-		const slots = 200_000
-		s := measure(t, e, 60*Millisecond, slots*edr.Time(rc2k))
+		warm := Time(hosts) * 100 * Microsecond // two times that of the index from its end to 0
+		slots := Time(500 * hosts)
+		s := measure(t, e, warm, slots*edr.Time(rc2k))
 		got := float64(e.Flow(v).Delivered)
-		return got / slots / load, (float64(s.Delivered) - got) / slots
+		return got / float64(slots) / load, (float64(s.Delivered) - got) / float64(slots)
 	}
 	victim, hot := run(true, VOQ)
 	without, _ := run(false, VOQ)
