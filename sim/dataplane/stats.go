@@ -1,10 +1,10 @@
 package dataplane
 
 import (
-	"math/bits"
-
 	"heddle/fabric"
 	"heddle/ib"
+	"heddle/sim/dataplane/histogram"
+	"heddle/sim/dataplane/random"
 )
 
 // Cause is why a packet was lost.
@@ -59,7 +59,7 @@ type Stats struct {
 	Dropped   [NumCauses]uint64
 	// Latency is from creation to the last byte at the host; Network from the start
 	// at the source.
-	Latency, Network Histogram
+	Latency, Network histogram.Histogram[Time]
 	// Hash is a sum over all deliveries of (time, end port, stream, number): equal
 	// for equal histories, whatever the order in which they were computed.
 	Hash uint64
@@ -128,8 +128,8 @@ func (s *Stats) add(x *Stats) {
 	for i, n := range x.Dropped {
 		s.Dropped[i] += n
 	}
-	s.Latency.merge(&x.Latency)
-	s.Network.merge(&x.Network)
+	s.Latency.Merge(&x.Latency)
+	s.Network.Merge(&x.Network)
 	s.Hash += x.Hash
 	s.live += x.live
 	s.made += x.made
@@ -181,13 +181,13 @@ func (e *part) delivered(hi, id int32) {
 	st, f := e.stat, &e.flows[p.stream]
 	st.Delivered++
 	st.Bytes += uint64(p.bytes)
-	st.Latency.add(e.now - p.created)
-	st.Network.add(e.now - p.injected)
+	st.Latency.Add(e.now - p.created)
+	st.Network.Add(e.now - p.injected)
 	f.Delivered++
 	f.Bytes += uint64(p.bytes)
 	f.Latest = e.now
-	x := rng(uint64(e.now)) ^ rng(uint64(hi)<<32|uint64(p.stream)) ^ rng(uint64(p.seq)<<40)
-	st.Hash += x.next()
+	x := random.Stream(uint64(e.now)) ^ random.Stream(uint64(hi)<<32|uint64(p.stream)) ^ random.Stream(uint64(p.seq)<<40)
+	st.Hash += x.Next()
 	if e.hooks.OnDeliver != nil {
 		e.tellDelivery(&Delivery{
 			At: e.now, Created: p.created, Injected: p.injected, Stream: int(p.stream), Host: int(hi), Seq: p.seq,
@@ -303,87 +303,4 @@ func (e *Engine) Lane(r fabric.Ref, vl ib.VL) (packets uint64, wait Time) {
 		wait += max(0, e.now-l.waitFrom)
 	}
 	return uint64(l.packets), wait
-}
-
-// Histogram counts times in logarithmic buckets, 64 to an octave: a quantile is
-// at most 1.1 % too high.
-type Histogram struct {
-	N        uint64
-	Sum      Time
-	Min, Max Time
-	counts   [48 * 64]uint32
-}
-
-// merge adds the times of x.
-func (h *Histogram) merge(x *Histogram) {
-	if x.N == 0 {
-		return
-	}
-	if h.N == 0 || x.Min < h.Min {
-		h.Min = x.Min
-	}
-	h.Max = max(h.Max, x.Max)
-	h.N += x.N
-	h.Sum += x.Sum
-	for i, n := range x.counts {
-		h.counts[i] += n
-	}
-}
-
-// histBase is the time below which times are not told apart.
-const histBase = 6 // bits: 64 ps
-
-func (h *Histogram) add(t Time) {
-	if h.N == 0 || t < h.Min {
-		h.Min = t
-	}
-	h.Max = max(h.Max, t)
-	h.N++
-	h.Sum += t
-	h.counts[histBucket(t)]++
-}
-
-func histBucket(t Time) int {
-	n := bits.Len64(uint64(t))
-	if n <= histBase+1 {
-		return int(t) >> 1 & 63
-	}
-	return min((n-histBase-1)<<6+int(uint64(t)>>(n-histBase-1)&63), 48*64-1)
-}
-
-// Mean is the mean.
-func (h *Histogram) Mean() Time {
-	if h.N == 0 {
-		return 0
-	}
-	return h.Sum / Time(h.N)
-}
-
-// Quantile is the time that the share q of all times does not exceed.
-func (h *Histogram) Quantile(q float64) Time {
-	want, n := q*float64(h.N), 0.0
-	for i, c := range h.counts {
-		if n += float64(c); n >= want && c > 0 {
-			k := uint(i >> 6)
-			if k == 0 {
-				return min(Time(i&63+1)<<1, h.Max)
-			}
-			return min(Time(64+i&63+1)<<k, h.Max)
-		}
-	}
-	return h.Max
-}
-
-// Jain is the fairness index of J. R. Jain: 1 if all are equal, 1/n if one has
-// all.
-func Jain(x []float64) float64 {
-	sum, sq := 0.0, 0.0
-	for _, v := range x {
-		sum += v
-		sq += v * v
-	}
-	if sq == 0 {
-		return 1
-	}
-	return sum * sum / (float64(len(x)) * sq)
 }

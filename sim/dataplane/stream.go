@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"heddle/ib"
+	"heddle/sim/dataplane/random"
 )
 
 // Stream is a source of packets at an end port.
@@ -119,7 +120,7 @@ func (d Destination) Mixed(share float64, hot int) Destination {
 type stream struct {
 	Stream
 	queue  int32 // its own, -1
-	rng    rng
+	rng    random.Stream
 	seq    uint32
 	made   uint64
 	posted uint64 // packets ordered by Post
@@ -140,7 +141,7 @@ func (e *Engine) AddStream(s Stream) (int, error) {
 	if s.End == 0 {
 		s.End = Never
 	}
-	x := stream{Stream: s, queue: -1, pkey: s.PKey, rng: newRNG(e.cfg.Seed, uint64(n)<<32|uint64(s.Src))}
+	x := stream{Stream: s, queue: -1, pkey: s.PKey, rng: random.New(e.cfg.Seed, uint64(n)<<32|uint64(s.Src))}
 	if s.Packets == 0 {
 		x.Packets = 1<<64 - 1
 	}
@@ -161,11 +162,11 @@ func (e *Engine) AddStream(s Stream) (int, error) {
 	switch s.Arrival {
 	case Constant:
 		// A random phase, or all sources would be in step.
-		at += Time(uint64(st.rng.next()>>32) * uint64(s.Gap) >> 32)
+		at += Time(uint64(st.rng.Next()>>32) * uint64(s.Gap) >> 32)
 	case Poisson:
-		at += st.rng.exp(s.Gap)
+		at += Time(st.rng.Exp(int64(s.Gap)))
 	case OnOff:
-		st.until = at + st.rng.exp(s.On)
+		st.until = at + Time(st.rng.Exp(int64(s.On)))
 	}
 	if st.pulls() {
 		e.partOfHost(s.Src).sendq[st.queue].stream = int32(n)
@@ -284,11 +285,11 @@ func (e *part) arrival(si int32) {
 	s = &e.streams[si]
 	at := e.now + s.Gap
 	if s.Arrival == Poisson {
-		at = e.now + s.rng.exp(s.Gap)
+		at = e.now + Time(s.rng.Exp(int64(s.Gap)))
 	}
 	if s.Arrival == OnOff && at >= s.until {
-		at = max(e.now, s.until) + s.rng.exp(s.Off)
-		s.until = at + s.rng.exp(s.On)
+		at = max(e.now, s.until) + Time(s.rng.Exp(int64(s.Off)))
+		s.until = at + Time(s.rng.Exp(int64(s.On)))
 	}
 	if at < s.End {
 		s.timed = true
@@ -402,20 +403,20 @@ func (e *part) drawDest(s *stream) int32 {
 	if d.kind == toGroup {
 		return -1
 	}
-	if d.share > 0 && uint32(s.rng.next()>>32) < d.share && int(d.one) != s.Src {
+	if d.share > 0 && uint32(s.rng.Next()>>32) < d.share && int(d.one) != s.Src {
 		return d.one
 	}
 	if d.among != nil {
 		for {
-			if h := d.among[s.rng.below(uint32(len(d.among)))]; int(h) != s.Src {
+			if h := d.among[s.rng.Below(uint32(len(d.among)))]; int(h) != s.Src {
 				return h
 			}
 		}
 	}
 	if s.Src >= e.numHosts {
-		return s.rng.below(uint32(e.numHosts))
+		return s.rng.Below(uint32(e.numHosts))
 	}
-	h := s.rng.below(uint32(e.numHosts - 1))
+	h := s.rng.Below(uint32(e.numHosts - 1))
 	if int(h) >= s.Src {
 		h++
 	}

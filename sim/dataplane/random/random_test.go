@@ -1,4 +1,4 @@
-package dataplane
+package random
 
 import (
 	"math"
@@ -9,10 +9,10 @@ import (
 // the exponential distribution.
 func TestExp(t *testing.T) {
 	const n, mean = 2_000_000, 518_500
-	r := newRNG(1, 2)
+	r := New(1, 2)
 	sum, sq, over := 0.0, 0.0, 0
 	for range n {
-		x := float64(r.exp(mean)) / mean
+		x := float64(r.Exp(mean)) / mean
 		sum += x
 		sq += x * x
 		if x > 3 {
@@ -28,38 +28,22 @@ func TestExp(t *testing.T) {
 	if p := float64(over) / n; math.Abs(p-math.Exp(-3)) > 0.001 {
 		t.Errorf("above 3 means: %v", p)
 	}
+	const second = 1_000_000_000_000 // in picoseconds
 	// Large means do not overflow.
-	if x := r.exp(1000 * Second); x < 0 || x > 60_000*Second {
+	if x := r.Exp(1000 * second); x < 0 || x > 60_000*second {
 		t.Errorf("mean 1000 s: %v", x)
 	}
 }
 
 // TestBelow: below is uniform and in range.
 func TestBelow(t *testing.T) {
-	r, count := newRNG(1, 3), [7]int{}
+	r, count := New(1, 3), [7]int{}
 	for range 700_000 {
-		count[r.below(7)]++
+		count[r.Below(7)]++
 	}
 	for i, c := range count {
 		if c < 98_500 || c > 101_500 {
 			t.Errorf("%d comes %d times of 700,000", i, c)
 		}
-	}
-}
-
-// TestHistogram compares quantiles with the exact ones.
-func TestHistogram(t *testing.T) {
-	var h Histogram
-	for i := 1; i <= 100_000; i++ {
-		h.add(Time(i) * 37)
-	}
-	for _, q := range []float64{0.01, 0.5, 0.9, 0.99, 0.999, 1} {
-		want := q * 3_700_000
-		if got := float64(h.Quantile(q)); got < want*0.9999 || got > want*1.017 {
-			t.Errorf("quantile %v: %v, want %v", q, got, want)
-		}
-	}
-	if h.Mean() != 37*100_001/2 || h.Max != 3_700_000 || h.Min != 37 {
-		t.Errorf("mean %v, max %v, min %v", h.Mean(), h.Max, h.Min)
 	}
 }
