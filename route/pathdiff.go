@@ -162,6 +162,8 @@ type pathComparer struct {
 	d        *fabric.Delta
 	touched  []bool // by LID: worth looking at
 	levels   bool   // service levels are not the same memory
+	// deep is by LID: more than its service levels may differ. nil: of all LIDs.
+	deep []bool
 }
 
 // touch returns the LIDs whose paths may differ, in ascending order.
@@ -181,11 +183,15 @@ func (c *pathComparer) touchAll() {
 	c.touched = make([]bool, max(len(a.Graph.LIDOwner), len(b.Graph.LIDOwner)))
 	x, y := a.Tables, b.Tables
 	c.levels = !(sameSlice(x.SL, y.SL) && sameSlice(x.Class, y.Class) && x.NumClasses == y.NumClasses && c.d.SameSwitches)
-	if c.levels && !(x.SL == nil && y.SL == nil) || !c.touchEntries() {
-		for l := range c.touched {
-			c.touched[l] = true
-		}
+	if !c.touchEntries() {
+		c.touchEach()
 		return
+	}
+	if c.levels && !(x.SL == nil && y.SL == nil) {
+		defer func() {
+			c.deep = slices.Clone(c.touched)
+			c.touchEach()
+		}()
 	}
 	for _, l := range c.d.LIDs {
 		c.touched[l] = true
@@ -199,6 +205,13 @@ func (c *pathComparer) touchAll() {
 		if e, f := &a.Graph.EndPorts[p], &b.Graph.EndPorts[q]; e.MTU != f.MTU || e.Gbps != f.Gbps {
 			c.touched[l] = true
 		}
+	}
+}
+
+// touchEach touches all LIDs.
+func (c *pathComparer) touchEach() {
+	for l := range c.touched {
+		c.touched[l] = true
 	}
 }
 
@@ -405,6 +418,14 @@ func least[T ib.MTU | float32](a, b T) T {
 
 // compare fills w.kinds for l and reports whether any path differs.
 func (w *pathWorker) compare(l ib.LID) (any bool) {
+	if w.c.deep != nil && !w.c.deep[l] {
+		return w.compareLevels(l)
+	}
+	return w.compareAll(l)
+}
+
+// compareAll is compare for a LID of which anything may differ.
+func (w *pathWorker) compareAll(l ib.LID) (any bool) {
 	c := w.c
 	w.old.walk(c.old, l)
 	w.now.walk(c.now, l)
@@ -447,6 +468,30 @@ func (w *pathWorker) compare(l ib.LID) (any bool) {
 		}
 		w.kinds[s] = k
 		any = any || k != 0
+	}
+	return any
+}
+
+// compareLevels is compare for a LID of which only service levels may differ. Most differ for a few
+// sources or for none, and then one walk is enough, or none.
+func (w *pathWorker) compareLevels(l ib.LID) (any bool) {
+	c := w.c
+	clear(w.kinds)
+	for s := range w.kinds {
+		if was := c.d.Switch[s]; was >= 0 && c.old.Tables.PathSL(was, l) != c.now.Tables.PathSL(int32(s), l) {
+			w.kinds[s], any = PathSL, true
+		}
+	}
+	if !any {
+		return false
+	}
+	w.now.walk(c.now, l)
+	any = false
+	for s := range w.kinds {
+		if w.kinds[s] != 0 && w.now.state[s] != pathArrives {
+			w.kinds[s] = 0
+		}
+		any = any || w.kinds[s] != 0
 	}
 	return any
 }
