@@ -60,6 +60,31 @@ const startLimit = time.Minute
 // Start implements experiment.Rig. The subnet has the size of the paper's: two
 // switches and ten hosts, the manager on the first.
 func (r *floodTestbed) Start(manager string) (_ experiment.Flooded, err error) {
+	f, err := fabric.Generate(fabric.Mesh{Dims: []int{2}, Hosts: 5}, fabric.GenerateOptions{})
+	if err != nil {
+		return nil, err
+	}
+	s, err := r.serve(f)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			s.Stop()
+		}
+	}()
+	if manager == "heddle" {
+		self, err := os.Executable()
+		if err != nil {
+			return nil, err
+		}
+		return s, s.run("SUBNET UP", []string{runtimeVariable + "=" + r.dir}, self, "sm", "--port", "ibsim:"+s.hosts[0]+"@"+s.sock, "--api", "", "--api-socket", filepath.Join(r.dir, s.sock+".api"))
+	}
+	return s, s.opensm()
+}
+
+// serve starts the simulator with f.
+func (r *floodTestbed) serve(f *fabric.Fabric) (_ *flooded, err error) {
 	if r.dir == "" {
 		if r.dir, err = os.MkdirTemp("", "heddle-flood-"); err != nil {
 			return nil, err
@@ -71,15 +96,6 @@ func (r *floodTestbed) Start(manager string) (_ experiment.Flooded, err error) {
 	}
 	r.n++
 	s := &flooded{testbed: r, sock: fmt.Sprintf("flood%d-%d", os.Getpid(), r.n)}
-	defer func() {
-		if err != nil {
-			s.Stop()
-		}
-	}()
-	f, err := fabric.Generate(fabric.Mesh{Dims: []int{2}, Hosts: 5}, fabric.GenerateOptions{})
-	if err != nil {
-		return nil, err
-	}
 	for i := range f.Nodes {
 		if !f.Nodes[i].IsSwitch() {
 			s.hosts = append(s.hosts, f.Nodes[i].ID)
@@ -90,20 +106,23 @@ func (r *floodTestbed) Start(manager string) (_ experiment.Flooded, err error) {
 		return nil, err
 	}
 	if err := s.run("READY", nil, self, "sim", "--netlist", net, "--socket", s.sock); err != nil {
+		s.Stop()
 		return nil, err
 	}
-	if manager == "heddle" {
-		return s, s.run("SUBNET UP", []string{runtimeVariable + "=" + r.dir}, self, "sm", "--port", "ibsim:"+s.hosts[0]+"@"+s.sock, "--api", "", "--api-socket", filepath.Join(r.dir, s.sock+".api"))
-	}
-	tmp := filepath.Join(r.dir, s.sock)
+	return s, nil
+}
+
+// opensm starts OpenSM on the first host and waits until the subnet is up.
+func (s *flooded) opensm(args ...string) error {
+	tmp := filepath.Join(s.testbed.dir, s.sock)
 	if err := os.Mkdir(tmp, 0o700); err != nil {
-		return nil, err
+		return err
 	}
 	sm, _ := opensm()
 	env := []string{"IBSIM_SOCKNAME=" + s.sock, "SIM_HOST=" + s.hosts[0], "OSM_TMP_DIR=" + tmp, "OSM_CACHE_DIR=" + tmp}
 	// -d 2 flushes its log, which is its standard output and the only sign that
 	// the subnet is up.
-	return s, s.run("SUBNET UP", env, "ibsim-run", sm, "-d", "2", "-f", "stdout")
+	return s.run("SUBNET UP", env, "ibsim-run", append([]string{sm, "-d", "2", "-f", "stdout"}, args...)...)
 }
 
 // flooded is a simulated subnet with its manager.

@@ -30,6 +30,8 @@ type Options struct {
 	RoundTime time.Duration
 	// Rig runs managers for sa-flood.
 	Rig Rig
+	// Peer routes for signalling with OpenSM; nil = it is not there.
+	Peer Peer
 	// Clock measures what computing takes; nil = the time of this machine.
 	Clock func() time.Duration
 	// Progress, if set, hears what is being done.
@@ -48,6 +50,7 @@ func All() []Experiment {
 	return []Experiment{
 		{"change-assimilation", "How long a subnet takes to assimilate a switch that comes or goes (2003)", ChangeAssimilation},
 		{"vswitch-reconfiguration", "What it costs that VMs migrate with their LIDs (2015)", VSwitchReconfiguration},
+		{"signalling", "How hosts hear of changed paths, and what each way costs (2014)", Signalling},
 		{"deadlock", "A ring that stands still, and what a transition plan does about it (2014)", Deadlock},
 		{"host-reconfiguration", "Connections that follow a reroute to other service levels (2014)", HostReconfiguration},
 		{"vftree", "Hot spots, and lanes by pair of leaves of a fat tree (2011)", VFTree},

@@ -24,6 +24,11 @@ type hostBed struct {
 
 // newHostBed brings up f and starts a host at each adapter.
 func newHostBed(f *fabric.Fabric, cfg sm.Config, dc dataplane.Config, hc lab.HostConfig) (*hostBed, error) {
+	return newSignalBed(f, cfg, sa.Defaults(), dc, hc)
+}
+
+// newSignalBed is newHostBed with an SA as configured.
+func newSignalBed(f *fabric.Fabric, cfg sm.Config, sac sa.Config, dc dataplane.Config, hc lab.HostConfig) (*hostBed, error) {
 	c, err := lab.NewCluster(f, sim.Config{
 		Seed: dc.Seed, HopLatency: hopLatency, SMALatency: smaLatency, Carriage: sim.Apart,
 	})
@@ -41,7 +46,7 @@ func newHostBed(f *fabric.Fabric, cfg sm.Config, dc dataplane.Config, hc lab.Hos
 	if err != nil {
 		return nil, err
 	}
-	m.ServeSA(sa.Defaults(), sa.Options{})
+	m.ServeSA(sac, sa.Options{})
 	if err := m.Start(); err != nil {
 		return nil, err
 	}

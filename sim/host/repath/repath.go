@@ -75,6 +75,9 @@ type Config struct {
 	// Walk has every notice ask all queue pairs for their paths, as the paper's list
 	// does. Otherwise those of other peers are passed over without cost.
 	Walk bool
+	// Single has a round for each notice, as the papers' handler does. Otherwise notices
+	// that come during a round are taken together in the next one.
+	Single bool
 }
 
 // Defaults returns the default configuration.
@@ -192,7 +195,7 @@ func (h *Handler) spend(now mad.Time, d time.Duration) { h.busy = max(h.busy, no
 func (h *Handler) run(now mad.Time) {
 	for h.busy <= now {
 		switch {
-		case len(h.notices) > 0:
+		case len(h.notices) > 0 && (!h.cfg.Single || h.round == nil && h.want.empty()):
 			r := h.notices[0]
 			h.notices = append(h.notices[:0], h.notices[1:]...)
 			h.take(now, &r)

@@ -328,3 +328,23 @@ func TestInService(t *testing.T) {
 		t.Errorf("%+v", c.QP().Path())
 	}
 }
+
+// TestSingle: notices that wait are taken together, or in a round for each.
+func TestSingle(t *testing.T) {
+	for _, single := range []bool{false, true} {
+		cfg := Defaults()
+		cfg.Single, cfg.Walk = single, true
+		f := newFixture(t, 3, cfg)
+		f.stream(0, 1)
+		f.stream(0, 2)
+		f.run(100 * time.Microsecond)
+		for range 4 {
+			f.h[0].Notice(f.now(), f.repathed(0, 1, true))
+		}
+		f.run(20 * time.Millisecond)
+		want := map[bool]int{false: 1, true: 4}[single]
+		if len(f.round[0]) != want || int(f.h[0].Count.Looked) != 2*want || !f.h[0].Idle() {
+			t.Errorf("single %v: %d rounds, %d looked at", single, len(f.round[0]), f.h[0].Count.Looked)
+		}
+	}
+}
