@@ -223,6 +223,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 	l := newLoop(ctx, d)
 	defer l.alarm.timer.Stop()
 	defer l.cut.timer.Stop()
+	defer l.stale.timer.Stop()
 	defer l.unchanged()
 	return l.run(stored)
 }

@@ -23,6 +23,8 @@ type loop struct {
 
 	told       eventLimit
 	cut        alarm // when what told left out is to be told
+	stale      alarm // when the published status is to be renewed
+	statusAt   mad.Time
 	stopping   bool
 	result     error
 	claimed    bool // IsSM was ours
@@ -33,7 +35,7 @@ type loop struct {
 }
 
 func newLoop(ctx context.Context, d *Daemon) *loop {
-	l := &loop{d: d, ctx: ctx, alarm: newAlarm(), cut: newAlarm(), changes: map[uint64]chan<- error{}}
+	l := &loop{d: d, ctx: ctx, alarm: newAlarm(), cut: newAlarm(), stale: newAlarm(), changes: map[uint64]chan<- error{}}
 	l.shell = shell.NewSM(d.core, l, &d.shared)
 	return l
 }
@@ -64,6 +66,9 @@ func (l *loop) run(stored *store.State) error {
 		case <-l.cut.timer.C:
 			l.cut.rang()
 			d.tellCut(l.told.end())
+		case <-l.stale.timer.C:
+			l.stale.rang()
+			l.publishStatus()
 		case r := <-d.jobs:
 			l.shell.Step(sm.JobDone{Result: r})
 		case c := <-d.commands:
@@ -215,6 +220,28 @@ func (l *loop) Planned(p *sm.Plan) {
 
 func (l *loop) Wake(at mad.Time) { l.alarm.set(l.d.now(), at) }
 
+// statusEvery is the least time between two published statuses of equal standing. A move of a LID
+// sends several notices, and in a full subnet a status takes longer than the move.
+const statusEvery = 100 * time.Millisecond
+
+// publishStatus publishes the status for readers that the loop keeps waiting (fresh).
+func (l *loop) publishStatus() {
+	st := l.d.core.Status()
+	l.d.status.Store(&st)
+	l.statusAt = l.d.now()
+	l.stale.set(l.statusAt, mad.Never)
+}
+
+// changedStatus publishes the status now if the standing has changed, else soon.
+func (l *loop) changedStatus(s sm.Standing) {
+	was := l.d.status.Load()
+	if was == nil || s != (sm.Standing{State: was.State, Up: was.Up, Master: was.Master}) || l.d.now().Sub(l.statusAt) >= statusEvery {
+		l.publishStatus()
+		return
+	}
+	l.stale.set(l.d.now(), l.statusAt.Add(statusEvery))
+}
+
 // Stepped publishes the status after a notice or snapshot; fresh reads a newer one from the
 // loop. With Once it ends the run when nothing is left to wait for.
 func (l *loop) Stepped(_ sm.Event, out *sm.Output) {
@@ -222,8 +249,8 @@ func (l *loop) Stepped(_ sm.Event, out *sm.Output) {
 		return
 	}
 	d := l.d
-	st := d.core.Status()
-	d.status.Store(&st)
+	st := d.core.Standing()
+	l.changedStatus(st)
 	switch {
 	case !st.Up:
 		d.upAt.Store(0)

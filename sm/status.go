@@ -40,9 +40,24 @@ func (c *Core) Status() Status {
 	s.Virtual = c.vports.Status()
 	s.Moves = c.moveStatus()
 	s.Improving = c.router.Improving()
+	s.Master = c.Standing().Master
+	return s
+}
+
+// Standing is the part of a Status that decides what a manager may do. It costs nothing, whereas
+// Status counts ports and LIDs: milliseconds in a full subnet.
+type Standing struct {
+	State  subnet.SMState
+	Up     bool
+	Master subnet.SM // GUID 0: not known
+}
+
+// Standing tells whether this manager is the master, and which one is.
+func (c *Core) Standing() Standing {
+	s := Standing{State: c.State, Up: c.Up}
 	switch {
 	case c.State == subnet.Master:
-		s.Master = subnet.SM{GUID: c.Config.PortGUID, LID: s.LID, Priority: c.Config.Priority, State: subnet.Master}
+		s.Master = subnet.SM{GUID: c.Config.PortGUID, LID: c.OwnLID(), Priority: c.Config.Priority, State: subnet.Master}
 	case c.mastership.Master().GUID != 0:
 		s.Master = c.mastership.Master()
 	}
