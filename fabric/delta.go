@@ -7,7 +7,7 @@ import (
 )
 
 // Delta describes the change from one Graph to another: which parts are the
-// same, with their indices, and which are not.
+// same, with their indices, and which are not. It is immutable: inverses may be one slice.
 type Delta struct {
 	// Switch gives, by switch of the new graph, its index in the old one, or -1;
 	// OldSwitch is the inverse. Switches are identified by GUID.
@@ -53,18 +53,15 @@ func Diff(old, now *Graph) *Delta {
 
 // newDelta is Diff without the LIDs.
 func newDelta(old, now *Graph) *Delta {
-	d := &Delta{
-		Switch: make([]int32, len(now.Switches)), OldSwitch: make([]int32, len(old.Switches)),
-		Channel: make([]int32, len(now.Channels)), OldChannel: make([]int32, len(old.Channels)),
-	}
+	d := &Delta{Switch: make([]int32, len(now.Switches)), Channel: make([]int32, len(now.Channels))}
 	if SameWires(old, now) {
 		count(d.Switch)
 		count(d.Channel)
-		copy(d.OldSwitch, d.Switch)
-		copy(d.OldChannel, d.Channel)
+		d.OldSwitch, d.OldChannel = d.Switch, d.Channel
 		d.SameSwitches, d.SameChannels = true, true
 		return d
 	}
+	d.OldSwitch, d.OldChannel = make([]int32, len(old.Switches)), make([]int32, len(old.Channels))
 	same := match(len(old.Switches), len(now.Switches), func(i, j int) int {
 		return cmp.Compare(old.Switches[i].GUID, now.Switches[j].GUID)
 	}, func(i, j int32) { d.pair(i, j) })

@@ -133,6 +133,9 @@ func TestNaiveTwin(t *testing.T) {
 				t.Fatalf("Order says %v, cycle %v: %v", ring, !ring, p.m)
 			}
 			checkCloses(t, g, p.d, p.m, d)
+			if want > 0 && p.o != nil && p.o.Closes(p.d, []cdg.Dep{d}) != ring {
+				t.Fatalf("Closes says %v, cycle %v", !ring, ring)
+			}
 			if want > 0 && p.o != nil && rapid.Bool().Draw(t, "all") {
 				if p.o.InsertAll(p.d, []cdg.Dep{d}) == ring {
 					t.Fatalf("InsertAll says %v, cycle %v", !ring, ring)
@@ -218,4 +221,44 @@ func tangles(a, b map[[2]cdg.Hop]bool) int {
 		}
 	}
 	return len(heads)
+}
+
+// TestClosesTogether adds several dependencies to a graph without cycles and compares Closes with the
+// transitive closure.
+func TestClosesTogether(t *testing.T) {
+	count := map[bool]int{}
+	rapid.Check(t, func(t *rapid.T) {
+		g := drawNet(t)
+		if len(g.Channels) == 0 {
+			return
+		}
+		lanes := rapid.IntRange(1, 2).Draw(t, "lanes")
+		deps, m := cdg.New(cdg.NewShape(g), lanes), model{}
+		order := deps.Order()
+		add := func(d cdg.Dep) bool {
+			m[d]++
+			return deps.Add(d, 1) > 0
+		}
+		for range rapid.IntRange(0, 30).Draw(t, "before") {
+			if d, ok := drawDep(t, g, lanes); ok && add(d) && !order.Insert(deps, d) {
+				deps.Add(d, -1)
+				delete(m, d)
+			}
+		}
+		var list []cdg.Dep
+		for range rapid.IntRange(1, 6).Draw(t, "together") {
+			if d, ok := drawDep(t, g, lanes); ok {
+				add(d)
+				list = append(list, d)
+			}
+		}
+		ring := cyclic(reach(m.edges(g)))
+		count[ring]++
+		if order.Closes(deps, list) != ring {
+			t.Fatalf("Closes says %v, cycle %v: %v", !ring, ring, list)
+		}
+	})
+	if count[true] == 0 || count[false] == 0 {
+		t.Errorf("cycles: %v", count)
+	}
 }

@@ -98,6 +98,38 @@ func (o *Order) Insert(g *Graph, d Dep) bool {
 	return o.ins.Insert(o.pos, x, y, g.successors, g.predecessors)
 }
 
+// Closes reports whether dependencies close a cycle. g has them; all its others agree with the order,
+// which stays as it is.
+//
+// Complexity: the nodes that the dependencies lead to and that precede the last of their starts.
+func (o *Order) Closes(g *Graph, deps []Dep) bool {
+	last := int32(-1) // of the starts: no node behind it leads to one
+	var from []int32
+	for _, d := range deps {
+		x, y := g.ends(d)
+		if o.pos[x] >= o.pos[y] {
+			last = max(last, o.pos[x])
+			from = append(from, y)
+		}
+	}
+	if len(from) == 0 {
+		return false
+	}
+	if n := narrowed(g); n != nil {
+		return n.cycle(from, o.pos, last)
+	}
+	s := newSearch([]*Graph{g})
+	for _, y := range from {
+		h := g.hop(y)
+		words := int(g.shape.base[h.Switch+1]-g.shape.base[h.Switch]+63) / 64
+		seen := s.seen.row(h.Switch, int(h.Lane), words)[h.Port>>6]>>(h.Port&63)&1 != 0
+		if !seen && s.from(h.Switch, int(h.Port), int(h.Lane), true) {
+			return true
+		}
+	}
+	return false
+}
+
 // InsertAll makes the order agree with dependencies that g has, and reports
 // whether it can, as Insert does. If any disagrees all nodes are sorted anew,
 // which takes less time than many single insertions.

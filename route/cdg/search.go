@@ -216,27 +216,25 @@ func (s *search) all(stop bool) bool {
 // hops from the end of the dependency back to its start; nil if it closes none.
 func (g *Graph) Closes(d Dep) []Hop {
 	x, y := g.ends(d)
-	before := map[int32]int32{y: y}
+	before := make([]int32, g.nodes()) // plus 1; 0: not seen
+	before[y] = y + 1
 	queue := []int32{y}
 	var next []int32
-	for h := 0; h < len(queue); h++ {
-		if queue[h] == x {
-			break
-		}
+	for h := 0; h < len(queue) && before[x] == 0; h++ {
 		next = g.successors(queue[h], next[:0])
 		for _, v := range next {
-			if _, seen := before[v]; !seen {
-				before[v] = queue[h]
+			if before[v] == 0 {
+				before[v] = queue[h] + 1
 				queue = append(queue, v)
 			}
 		}
 	}
-	if _, ok := before[x]; !ok {
+	if before[x] == 0 {
 		return nil
 	}
 	list := []Hop{g.hop(x)}
 	for v := x; v != y; {
-		v = before[v]
+		v = before[v] - 1
 		list = append(list, g.hop(v))
 	}
 	slices.Reverse(list)

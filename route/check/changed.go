@@ -2,6 +2,7 @@ package check
 
 import (
 	"bytes"
+	"cmp"
 	"slices"
 
 	"heddle/fabric"
@@ -12,50 +13,79 @@ import (
 // changes finds the LIDs to verify, and for each the switches whose entries
 // differ or use an added or removed link; false if there are too many.
 func (u *update) changes() bool {
+	total := 0
+	if u.d.SameChannels && u.sameReach() {
+		u.old.t.OtherBands(u.now.t, func(b int) { total += u.bandChanges(b) })
+	} else {
+		total = u.allChanges()
+	}
+	switch {
+	case total > u.now.n*u.top/8:
+		return false
+	case u.now.mode == single && len(u.weights) == 0:
+		for _, l := range u.d.LIDs {
+			i, ok := slices.BinarySearchFunc(u.todo, int32(l), func(x item, l int32) int { return cmp.Compare(x.lid, l) })
+			if !ok {
+				u.todo = slices.Insert(u.todo, i, item{lid: int32(l)})
+			}
+			u.todo[i].whole = true
+		}
+		return true
+	}
+	whole := make([]bool, u.top+1) // by LID
+	for _, l := range u.d.LIDs {
+		whole[l] = true
+	}
+	if u.now.mode != single {
+		u.levelChanges(whole)
+	}
+	entries := u.todo
+	u.todo = nil
+	for l := int32(1); int(l) <= u.top; l++ {
+		x := item{lid: l}
+		if len(entries) > 0 && entries[0].lid == l {
+			x, entries = entries[0], entries[1:]
+		}
+		if x.whole = whole[l]; x.whole || len(x.at) > 0 || len(u.weights) > 0 {
+			u.todo = append(u.todo, x)
+		}
+	}
+	return true
+}
+
+// allChanges compares whole rows. It adds the LIDs that switches treat otherwise to todo, and returns
+// how many entries these are.
+func (u *update) allChanges() (total int) {
 	n := u.now.n
 	lists := make([][]uint16, n)
-	if u.d.SameChannels && u.sameReach() {
-		u.old.t.OtherBands(u.now.t, func(b int) { u.bandChanges(lists, b) })
-	} else {
-		touched := u.touchedPorts()
-		route.ForEach(u.o.Workers, n, func(_, s int) { lists[s] = u.rowChanges(int32(s), touched[s]) })
-	}
-
-	u.first = make([]int32, u.top+2)
-	total := 0
+	touched := u.touchedPorts()
+	route.ForEach(u.o.Workers, n, func(_, s int) { lists[s] = u.rowChanges(int32(s), touched[s]) })
+	first := make([]int32, u.top+2) // by LID: where its switches begin in at
 	for _, list := range lists {
 		for _, l := range list {
-			u.first[l+1]++
+			first[l+1]++
 		}
 		total += len(list)
 	}
 	if total > n*u.top/8 {
-		return false
+		return total
 	}
-	for l := 1; l < len(u.first); l++ {
-		u.first[l] += u.first[l-1]
+	for l := 1; l < len(first); l++ {
+		first[l] += first[l-1]
 	}
-	u.at = make([]int32, total)
-	next := slices.Clone(u.first)
+	at, next := make([]int32, total), slices.Clone(first)
 	for s, list := range lists {
 		for _, l := range list {
-			u.at[next[l]] = int32(s)
+			at[next[l]] = int32(s)
 			next[l]++
 		}
 	}
-	u.whole = make([]bool, u.top+1)
-	for _, l := range u.d.LIDs {
-		u.whole[l] = true
-	}
-	if u.now.mode != single {
-		u.levelChanges()
-	}
 	for l := 1; l <= u.top; l++ {
-		if u.whole[l] || u.first[l+1] > u.first[l] || len(u.weights) > 0 {
-			u.todo = append(u.todo, int32(l))
+		if some := at[first[l]:first[l+1]]; len(some) > 0 {
+			u.todo = append(u.todo, item{lid: int32(l), at: some})
 		}
 	}
-	return true
+	return total
 }
 
 // touchedPorts lists by switch the ports whose channel was added or removed;
@@ -128,11 +158,14 @@ func (u *update) sameReach() bool {
 	return true
 }
 
-// bandChanges adds the LIDs of a block that switches treat otherwise to their lists.
-func (u *update) bandChanges(lists [][]uint16, b int) {
+// bandChanges adds the LIDs of a block that switches treat otherwise to todo, and returns how many
+// entries differ.
+func (u *update) bandChanges(b int) int {
 	lo := b * route.BlockLen
-	for s := range lists {
-		x, y := u.old.t.Part(int32(s), b), u.now.t.Part(int32(s), b)
+	var first [route.BlockLen + 1]int32 // by place in the block: where its switches begin
+	var list []int32                    // switch·BlockLen + place
+	for s := range int32(u.now.n) {
+		x, y := u.old.t.Part(s, b), u.now.t.Part(s, b)
 		if len(x) == len(y) && bytes.Equal(x, y) {
 			continue
 		}
@@ -142,10 +175,26 @@ func (u *update) bandChanges(lists [][]uint16, b int) {
 		}
 		for l := max(lo, 1); l < end; l++ {
 			if x[l-lo] != y[l-lo] {
-				lists[s] = append(lists[s], uint16(l))
+				list = append(list, s*route.BlockLen+int32(l-lo))
+				first[l-lo+1]++
 			}
 		}
 	}
+	for k := range route.BlockLen {
+		first[k+1] += first[k]
+	}
+	at, next := make([]int32, len(list)), first
+	for _, x := range list {
+		k := x % route.BlockLen
+		at[next[k]] = x / route.BlockLen
+		next[k]++
+	}
+	for k := range route.BlockLen {
+		if some := at[first[k]:first[k+1]]; len(some) > 0 {
+			u.todo = append(u.todo, item{lid: int32(lo + k), at: some})
+		}
+	}
+	return len(list)
 }
 
 func tail(row []byte, k int) []byte { return row[k:len(row):len(row)] }
@@ -183,8 +232,8 @@ func (j *verifier) known(s int32) []byte {
 	return row[:end:end]
 }
 
-// levelChanges marks the LIDs to which some switch has another service level.
-func (u *update) levelChanges() {
+// levelChanges marks in whole, by LID, those to which some switch has another service level.
+func (u *update) levelChanges(whole []bool) {
 	a, b := u.old.t, u.now.t
 	if sameSlice(a.SL, b.SL) && sameSlice(a.Class, b.Class) && a.NumClasses == b.NumClasses {
 		return
@@ -203,7 +252,7 @@ func (u *update) levelChanges() {
 		for l := 1; l <= u.top; l++ {
 			x, y := class(a, l), class(b, l)
 			if x != y || x >= 0 && other[x] {
-				u.whole[l] = true
+				whole[l] = true
 			}
 		}
 		return
@@ -212,7 +261,7 @@ func (u *update) levelChanges() {
 		l := i + 1
 		for s := range int32(u.now.n) {
 			if a.PathSL(s, ib.LID(l)) != b.PathSL(s, ib.LID(l)) {
-				u.whole[l] = true
+				whole[l] = true
 				return
 			}
 		}

@@ -66,11 +66,15 @@ type hopLanes struct {
 
 func (j *verifier) chooseMode() {
 	t := j.t
-	j.vls = make([]uint8, len(j.g.Channels))
+	if j.vls == nil { // else they are those of a verifier for the same channels
+		j.vls = make([]uint8, len(j.g.Channels))
+		for c := range j.vls {
+			j.vls[c] = min(max(j.g.Channels[c].VLs, 1), 15)
+		}
+	}
 	most, least := uint8(1), uint8(15)
-	for c := range j.vls {
-		j.vls[c] = min(max(j.g.Channels[c].VLs, 1), 15)
-		most, least = max(most, j.vls[c]), min(least, j.vls[c])
+	for _, v := range j.vls {
+		most, least = max(most, v), min(least, v)
 	}
 	switch {
 	case t.SL == nil && t.Lanes == nil:

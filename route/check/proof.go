@@ -138,15 +138,20 @@ type update struct {
 	top      int
 	weights  []int32 // switches whose number of CAs changed
 	ws       []*updater
-	todo     []int32 // LIDs to verify
-	first    []int32 // by LID: where its switches begin in at
-	at       []int32 // switches whose entries changed
-	whole    []bool  // by LID: verify it at all switches
+	wires    bool   // switches and channels are those of the old graph
+	todo     []item // LIDs to verify, ascending
 	ops      [][]op
 	used     []uint16 // by LID, as state has it
 
 	ca, sw *cdg.Graph
 	order  *cdg.Order
+}
+
+// item is a LID to verify.
+type item struct {
+	lid   int32
+	whole bool    // at all switches
+	at    []int32 // switches whose entries changed
 }
 
 // op changes the counts of a dependency.
@@ -158,8 +163,8 @@ type op struct {
 // newUpdate prepares an update; nil if only a full proof will do.
 func newUpdate(p *Proof, g *fabric.Graph, d *fabric.Delta, t *route.Tables, o Options) *update {
 	old := p.st.j
-	u := &update{p: p, d: d, old: old, o: o}
 	wires := fabric.SameWires(g, p.g)
+	u := &update{p: p, d: d, old: old, o: o, wires: wires}
 	if wires {
 		u.now, u.shape = old.with(g, t, d.LIDs), p.st.shape
 	} else {
@@ -264,7 +269,7 @@ func (u *update) run() bool {
 			if c.bad {
 				return
 			}
-			c.verify(int(l))
+			c.verify(l)
 		}
 		u.ops[i] = c.ops
 	})
@@ -376,24 +381,13 @@ func (u *update) trees() bool {
 func (u *update) proof() *Proof {
 	st := &state{
 		j: u.now, shape: u.shape, ca: u.ca, sw: u.sw, order: u.order,
-		load: make([]int64, len(u.now.to)), hist: slices.Clone(u.p.st.hist), used: u.used,
+		load: u.loads(), hist: slices.Clone(u.p.st.hist), used: u.used,
 		groups: byMLID(u.o.Groups),
-	}
-	for c := range st.load {
-		if was := u.d.Channel[c]; was >= 0 {
-			st.load[c] = u.p.st.load[was]
-		}
 	}
 	r := &Report{}
 	for _, w := range u.ws {
 		if w == nil {
 			continue
-		}
-		for c := range st.load {
-			st.load[c] += w.now.load[c]
-			if was := u.d.Channel[c]; was >= 0 {
-				st.load[c] -= w.old.load[was]
-			}
 		}
 		for h := range st.hist {
 			st.hist[h] += w.now.hist[h] - w.old.hist[h]
@@ -418,6 +412,46 @@ func (u *update) proof() *Proof {
 	}
 	r.VLsUsed = max(bits.OnesCount16(all), 1)
 	return &Proof{g: u.now.g, t: u.now.t, report: r, once: &sync.Once{}, lazy: true, st: st}
+}
+
+// loads are the paths by channel.
+func (u *update) loads() []int64 {
+	var load []int64
+	for _, w := range u.ws {
+		switch {
+		case w == nil || !u.wires:
+		case load == nil:
+			load = w.now.load // nobody else needs it
+		default:
+			for c, v := range w.now.load {
+				load[c] += v
+			}
+		}
+	}
+	if load == nil {
+		load = make([]int64, len(u.now.to))
+	}
+	if u.wires {
+		for c, v := range u.p.st.load {
+			load[c] += v
+		}
+		return load
+	}
+	for c := range load {
+		was := u.d.Channel[c]
+		if was >= 0 {
+			load[c] = u.p.st.load[was]
+		}
+		for _, w := range u.ws {
+			if w == nil {
+				continue
+			}
+			if load[c] += w.now.load[c]; was >= 0 {
+				load[c] += w.old.load[was]
+			}
+		}
+	}
+	return load
 }
 
 // disconnected counts the pairs without a physical path.

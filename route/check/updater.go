@@ -26,7 +26,8 @@ type updater struct {
 // side holds the state for the old or the new tables.
 type side struct {
 	j    *verifier
-	load []int64 // by channel: removed or added paths
+	sign int64   // of load: -1 for the old tables, 1 for the new ones
+	load []int64 // by channel: added or removed paths; one slice for both sides if channels have the same numbers
 	hist []int64
 	w    *scratch
 
@@ -40,25 +41,23 @@ type side struct {
 
 func newUpdater(u *update) *updater {
 	c := &updater{update: u, stamp: make([]int32, u.now.n)}
-	for _, s := range []*side{&c.old, &c.now} {
-		s.j = u.now
-		if s == &c.old {
-			s.j = u.old
-		}
-		s.load, s.hist = make([]int64, len(s.j.to)), make([]int64, s.j.n+1)
+	c.now = side{j: u.now, sign: 1, load: make([]int64, len(u.now.to)), hist: make([]int64, u.now.n+1)}
+	c.old = side{j: u.old, sign: -1, load: c.now.load, hist: make([]int64, u.old.n+1)}
+	if !u.wires {
+		c.old.load = make([]int64, len(u.old.to))
 	}
 	return c
 }
 
 // verify updates the result of one LID.
-func (c *updater) verify(l int) {
-	at := c.at[c.first[l]:c.first[l+1]]
+func (c *updater) verify(x item) {
+	l := int(x.lid)
 	switch {
-	case c.whole[l] || c.update.now.mode != single && len(at) > 0:
+	case x.whole || c.update.now.mode != single && len(x.at) > 0:
 		c.column(l)
 		return
-	case len(at) > 0:
-		if !c.local(l, at) {
+	case len(x.at) > 0:
+		if !c.local(l, x.at) {
 			return
 		}
 	default:
@@ -103,8 +102,8 @@ func (c *updater) column(l int) {
 func (s *side) column(l int) (isCA bool) {
 	j := s.j
 	if s.w == nil {
-		s.w = j.newScratch()
-		s.w.load, s.w.hist = s.load, s.hist
+		s.w = j.scratchFor(1, s.load, s.hist)
+		s.w.less = s.sign < 0
 	}
 	w := s.w
 	entries := w.tile[:j.n]
@@ -335,7 +334,7 @@ func (c *updater) flow(s *side, l int, dst int32, isCA bool, sign int32) {
 		if !isCA || !s.ok[u] {
 			f = 0
 		}
-		s.load[k] += f
+		s.load[k] += s.sign * f
 		v := j.to[k]
 		if c.stamp[v] == c.round {
 			s.cas[v] += s.cas[u]
@@ -359,7 +358,7 @@ func (c *updater) onward(s *side, v int32, l int, dst int32, f int64, by int32) 
 	}
 	k := j.channel(v, l)
 	for k >= 0 {
-		s.load[k] += f
+		s.load[k] += s.sign * f
 		v = j.to[k]
 		if v == dst {
 			return

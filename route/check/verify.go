@@ -62,6 +62,7 @@ type scratch struct {
 	above   []int32  // by switch: switches with CAs whose packets pass
 	load    []int64
 	hist    []int64     // paths by links between switches
+	less    bool        // measure subtracts from load
 	ca      planes      // dependencies of traffic with a CA at one end
 	sw      planes      // those of traffic between switch port 0s
 	used    uint32      // lanes of delivered paths with a CA at one end
@@ -301,10 +302,15 @@ func (j *verifier) components() {
 }
 
 func (j *verifier) newScratch() *scratch {
+	return j.scratchFor(route.BlockLen, make([]int64, len(j.to)), make([]int64, j.n+1))
+}
+
+// scratchFor returns scratch for a number of LIDs at a time, which counts in load and hist.
+func (j *verifier) scratchFor(lids int, load, hist []int64) *scratch {
 	s := &scratch{
-		tile: make([]byte, route.BlockLen*j.n), ch: make([]int32, j.n), depth: make([]int32, j.n),
+		tile: make([]byte, lids*j.n), ch: make([]int32, j.n), depth: make([]int32, j.n),
 		order: make([]int32, 0, j.n), flow: make([]int64, j.n), mask: make([]uint16, j.n), smask: make([]uint16, j.n),
-		above: make([]int32, j.n), load: make([]int64, len(j.to)), hist: make([]int64, j.n+1),
+		above: make([]int32, j.n), load: load, hist: hist,
 		ca: make(planes, j.lanes*j.lanes), sw: make(planes, j.lanes*j.lanes),
 	}
 	if !j.quiet {
@@ -583,7 +589,9 @@ func (j *verifier) measure(w *scratch, dst int32) {
 	var paths, hops int64
 	maxHops := int32(0)
 	for s, k := range j.casAt {
-		flow[s] = int64(k)
+		if flow[s] = int64(k); w.less {
+			flow[s] = -flow[s]
+		}
 	}
 	for i := len(w.order) - 1; i >= 0; i-- {
 		u := w.order[i]

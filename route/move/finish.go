@@ -3,7 +3,6 @@ package move
 import (
 	"errors"
 	"fmt"
-	"math/bits"
 	"slices"
 
 	"heddle/fabric"
@@ -134,39 +133,34 @@ func (m *mover) local(cols []*column) bool {
 	return len(cols) > 0
 }
 
-// blocks lists the blocks in which entries change, each once.
-func (m *mover) blocks(cols []*column) []route.BlockDiff {
-	if len(cols) == 0 {
-		return nil
+// blocks lists the blocks in which entries change, each once, by switch and block.
+func (m *mover) blocks(cols []*column) (list []route.BlockDiff) {
+	groups, most := blocksOf(cols), 0
+	for i := range m.moved {
+		most += m.moved[i].SMPs
 	}
-	width := route.RowLen(max(m.t.TopLID, m.top)) / route.BlockLen
-	marks := make([]uint64, (m.n*width+63)/64)
-	for _, c := range cols {
-		b := int(c.lid) / route.BlockLen
-		for s := range c.old {
-			if c.now[s] != c.old[s] {
-				i := s*width + b
-				marks[i>>6] |= 1 << (i & 63)
+	list = make([]route.BlockDiff, 0, most)
+	for s := range m.n {
+		for _, cols := range groups {
+			if slices.ContainsFunc(cols, func(c *column) bool { return c.now[s] != c.old[s] }) {
+				list = append(list, route.BlockDiff{Switch: int32(s), Block: uint16(cols[0].lid / route.BlockLen)})
 			}
 		}
 	}
-	return marked(marks, width)
+	return list
 }
 
-// marked lists the blocks of a bit for each block of each switch.
-func marked(marks []uint64, width int) (list []route.BlockDiff) {
-	n := 0
-	for _, w := range marks {
-		n += bits.OnesCount64(w)
-	}
-	list = make([]route.BlockDiff, 0, n)
-	for k, w := range marks {
-		for ; w != 0; w &= w - 1 {
-			i := k<<6 + bits.TrailingZeros64(w)
-			list = append(list, route.BlockDiff{Switch: int32(i / width), Block: uint16(i % width)})
+// blocksOf splits columns, which are by ascending LID, into those of each block.
+func blocksOf(cols []*column) (groups [][]*column) {
+	for i := 0; i < len(cols); {
+		k := i + 1
+		for k < len(cols) && sameBlock(cols[k].lid, cols[i].lid) {
+			k++
 		}
+		groups = append(groups, cols[i:k])
+		i = k
 	}
-	return list
+	return groups
 }
 
 // inBlock are the columns of a block.

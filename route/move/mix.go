@@ -1,6 +1,9 @@
 package move
 
-import "heddle/route/cdg"
+import (
+	"heddle/route/cdg"
+	"heddle/route/transition"
+)
 
 // atOnce tries to write everything in one stage, in any order: then both mixes
 // of old and new entries may occur.
@@ -93,4 +96,85 @@ func (p *planner) anyMix(c *column) bool {
 		}
 	}
 	return true
+}
+
+// meets adds the possible dependencies of packets to c while its entries of step k
+// are written. If they close a cycle it returns false and changes nothing.
+func (p *planner) meets(c *column, k, epoch int) bool {
+	return p.meetsAt(c, epoch, func(at int32) bool { return p.due(c, at, k) })
+}
+
+func (p *planner) meetsAt(c *column, epoch int, due func(at int32) bool) bool {
+	if p.deps == nil || p.harmless || p.atRisk() {
+		return true
+	}
+	had := len(p.live)
+	for _, x := range c.mixed {
+		if !due(x.at) {
+			continue
+		}
+		if w := c.left[x.from]; w != never && int(w) < len(p.epochs) && p.epochs[w] < epoch {
+			continue // drained
+		}
+		d := p.dep(c, x)
+		if !p.insert(d) {
+			if p.rushes() {
+				p.note(d)
+				continue
+			}
+			p.drop(had)
+			return false
+		}
+		p.live = append(p.live, extra{d, c, x.from})
+	}
+	return true
+}
+
+// mixesWell reports whether all old entries together may lead to all new ones without a cycle: the
+// usual case, for which one search replaces one for each dependency.
+func (p *planner) mixesWell() bool {
+	if p.deps == nil {
+		return true
+	}
+	var list []cdg.Dep
+	for _, c := range p.cols {
+		for _, x := range c.mixed {
+			if d := p.dep(c, x); p.deps.Add(d, 1) > 0 {
+				list = append(list, d)
+			}
+		}
+	}
+	ok := !p.ord.Closes(p.deps, list)
+	for _, c := range p.cols {
+		for _, x := range c.mixed {
+			p.deps.Add(p.dep(c, x), -1)
+		}
+	}
+	return ok
+}
+
+// atRisk reports whether a risk is noted and more of them change nothing.
+func (p *planner) atRisk() bool { return p.risk != nil && p.rushes() }
+
+// rushes reports whether the plan does not wait for packets to drain. Without limits on
+// their lifetime a cycle would be permanent.
+func (p *planner) rushes() bool { return p.o.NoWait && drain(1, p.o) >= 0 }
+
+// note records the first cycle that packets in flight may close.
+func (p *planner) note(d cdg.Dep) {
+	if p.risk != nil {
+		return
+	}
+	p.risk = &transition.Risk{Worst: drain(1, p.o), Why: "packets in flight to LIDs that moved may meet new entries"}
+	for _, h := range p.deps.Closes(d) {
+		p.risk.Cycle = append(p.risk.Cycle, transition.Hop{Switch: h.Switch, Port: h.Port, Lane: h.Lane})
+	}
+}
+
+// drop removes the last elements of p.live.
+func (p *planner) drop(from int) {
+	for _, y := range p.live[from:] {
+		p.deps.Add(y.d, -1)
+	}
+	p.live = p.live[:from]
 }

@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"slices"
 
-	"heddle/ib"
-	"heddle/route"
 	"heddle/route/cdg"
 	"heddle/route/transition"
 )
@@ -68,21 +66,21 @@ func (p *planner) better() {
 
 // writesOnce reports whether no block is in two stages.
 func (p *planner) writesOnce() bool {
-	type block struct {
-		s int32
-		b ib.LID
-	}
-	at := map[block]uint8{}
-	for _, c := range p.cols {
-		for s, k := range c.stage {
-			if k == never {
-				continue
+	for _, cols := range blocksOf(p.cols) {
+		if len(cols) == 1 {
+			continue
+		}
+		for s := range p.n {
+			at := uint8(never)
+			for _, c := range cols {
+				switch k := c.stage[s]; {
+				case k == never || k == at:
+				case at == never:
+					at = k
+				default:
+					return false
+				}
 			}
-			i := block{int32(s), c.lid / route.BlockLen}
-			if was, ok := at[i]; ok && was != k {
-				return false
-			}
-			at[i] = k
 		}
 	}
 	return true
@@ -90,14 +88,10 @@ func (p *planner) writesOnce() bool {
 
 // units lists the blocks to write, those that are near the destinations first.
 func (p *planner) units() (list []unit) {
-	for i := 0; i < len(p.cols); {
-		k := i
-		for k < len(p.cols) && sameBlock(p.cols[k].lid, p.cols[i].lid) {
-			k++
-		}
+	for _, cols := range blocksOf(p.cols) {
 		for s := range int32(p.n) {
 			u := unit{s: s}
-			for _, c := range p.cols[i:k] {
+			for _, c := range cols {
 				if c.now[s] != c.old[s] {
 					u.cols = append(u.cols, c)
 				}
@@ -106,7 +100,6 @@ func (p *planner) units() (list []unit) {
 				list = append(list, u)
 			}
 		}
-		i = k
 	}
 	slices.SortStableFunc(list, func(a, b unit) int { return cmp.Compare(a.cols[0].level[a.s], b.cols[0].level[b.s]) })
 	return list
@@ -186,7 +179,7 @@ func (p *planner) alone(u unit) bool {
 func (p *planner) admitUnit(u unit, epoch int) bool {
 	had := len(p.live)
 	for _, c := range u.cols {
-		if p.deps != nil && c.sent() && !p.mixes(c, u.s, epoch) {
+		if p.deps != nil && c.sent() && !p.atRisk() && !p.mixes(c, u.s, epoch) {
 			p.drop(had)
 			return false
 		}

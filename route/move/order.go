@@ -91,7 +91,10 @@ type planner struct {
 	live   []extra
 	held   int  // entries dropped for a while
 	inward bool // each block is written once, not all from the destinations outwards (once.go)
-	risk   *transition.Risk
+	// harmless: all that packets may meet while entries are written from the destinations
+	// outwards closes no cycle, whatever the stages.
+	harmless bool
+	risk     *transition.Risk
 }
 
 // extra is a dependency of a switch's old entry on the next switch's new one,
@@ -127,6 +130,7 @@ func (m *mover) plan(cols []*column) (*planner, error) {
 		}
 	}
 	p.together()
+	p.harmless = p.mixesWell()
 	for k := range p.steps {
 		if err := p.do(k); err != nil {
 			return nil, err
@@ -355,61 +359,6 @@ func (p *planner) due(c *column, s int32, k int) bool {
 	return c.stage[s] == never && (int(c.time[s]) == k || c.time[s] == free && k == p.steps-1)
 }
 
-// meets adds the possible dependencies of packets to c while its entries of step k
-// are written. If they close a cycle it returns false and changes nothing.
-func (p *planner) meets(c *column, k, epoch int) bool {
-	return p.meetsAt(c, epoch, func(at int32) bool { return p.due(c, at, k) })
-}
-
-func (p *planner) meetsAt(c *column, epoch int, due func(at int32) bool) bool {
-	if p.deps == nil {
-		return true
-	}
-	had := len(p.live)
-	for _, x := range c.mixed {
-		if !due(x.at) {
-			continue
-		}
-		if w := c.left[x.from]; w != never && int(w) < len(p.epochs) && p.epochs[w] < epoch {
-			continue // drained
-		}
-		d := p.dep(c, x)
-		if !p.insert(d) {
-			if p.rushes() {
-				p.note(d)
-				continue
-			}
-			p.drop(had)
-			return false
-		}
-		p.live = append(p.live, extra{d, c, x.from})
-	}
-	return true
-}
-
-// rushes reports whether the plan does not wait for packets to drain. Without limits on
-// their lifetime a cycle would be permanent.
-func (p *planner) rushes() bool { return p.o.NoWait && drain(1, p.o) >= 0 }
-
-// note records the first cycle that packets in flight may close.
-func (p *planner) note(d cdg.Dep) {
-	if p.risk != nil {
-		return
-	}
-	p.risk = &transition.Risk{Worst: drain(1, p.o), Why: "packets in flight to LIDs that moved may meet new entries"}
-	for _, h := range p.deps.Closes(d) {
-		p.risk.Cycle = append(p.risk.Cycle, transition.Hop{Switch: h.Switch, Port: h.Port, Lane: h.Lane})
-	}
-}
-
-// drop removes the last elements of p.live.
-func (p *planner) drop(from int) {
-	for _, y := range p.live[from:] {
-		p.deps.Add(y.d, -1)
-	}
-	p.live = p.live[:from]
-}
-
 // write puts the entries of step k into the next stage.
 func (p *planner) write(c *column, k int) {
 	for s := range int32(p.n) {
@@ -434,21 +383,14 @@ func (p *planner) expire(epoch int) {
 
 // stages lists the blocks of every stage.
 func (p *planner) stages() ([]Stage, error) {
-	blocks := route.RowLen(max(p.t.TopLID, p.top)) / route.BlockLen
 	list, hops := make([]Stage, len(p.epochs)), 0
-	marks := make([]uint64, (p.n*blocks+63)/64)
+	count := make([]int, len(list))
+	p.eachStage(func(k int, _ route.BlockDiff) { count[k]++ })
+	for k, n := range count {
+		list[k].Blocks = make([]route.BlockDiff, 0, n)
+	}
+	p.eachStage(func(k int, b route.BlockDiff) { list[k].Blocks = append(list[k].Blocks, b) })
 	for k := range list {
-		clear(marks)
-		for _, c := range p.cols {
-			b := int(c.lid) / route.BlockLen
-			for s, at := range c.stage {
-				if int(at) == k || int(c.left[s]) == k {
-					i := s*blocks + b
-					marks[i>>6] |= 1 << (i & 63)
-				}
-			}
-		}
-		list[k].Blocks = marked(marks, blocks)
 		if k+1 < len(list) && p.epochs[k+1] > p.epochs[k] {
 			if hops == 0 {
 				for _, c := range p.cols {
@@ -462,6 +404,27 @@ func (p *planner) stages() ([]Stage, error) {
 		}
 	}
 	return list, nil
+}
+
+// eachStage calls fn with every block and every stage that writes it, by switch and block.
+func (p *planner) eachStage(fn func(k int, b route.BlockDiff)) {
+	groups := blocksOf(p.cols)
+	var in []uint8 // stages of a block
+	for s := range int32(p.n) {
+		for _, cols := range groups {
+			in = in[:0]
+			for _, c := range cols {
+				for _, k := range [2]uint8{c.left[s], c.stage[s]} {
+					if int(k) < len(p.epochs) && !slices.Contains(in, k) {
+						in = append(in, k)
+					}
+				}
+			}
+			for _, k := range in {
+				fn(int(k), route.BlockDiff{Switch: s, Block: uint16(cols[0].lid / route.BlockLen)})
+			}
+		}
+	}
 }
 
 // longest is the number of switches on the longest path of packets to c: by old
