@@ -167,6 +167,9 @@ func (o *Order) InsertAll(g *Graph, deps []Dep) bool {
 
 // successors appends the nodes that wait for x to buf.
 func (g *Graph) successors(x int32, buf []int32) []int32 {
+	if g.lanes == 1 {
+		return g.after(x, buf)
+	}
 	sh, lanes := g.shape, int32(g.lanes)
 	to := sh.next[x/lanes]
 	if to < 0 {
@@ -193,6 +196,9 @@ func (g *Graph) successors(x int32, buf []int32) []int32 {
 
 // predecessors appends the nodes that x waits for to buf.
 func (g *Graph) predecessors(x int32, buf []int32) []int32 {
+	if g.lanes == 1 {
+		return g.before(x, buf)
+	}
 	sh, lanes := g.shape, int32(g.lanes)
 	port := x / lanes
 	v := sh.at[port]
@@ -211,6 +217,44 @@ func (g *Graph) predecessors(x int32, buf []int32) []int32 {
 				in := int32(w<<6 + bits.TrailingZeros64(m))
 				buf = append(buf, sh.next[sh.base[v]+in]*lanes+int32(l1))
 			}
+		}
+	}
+	return buf
+}
+
+// after is successors with one lane, the usual case, in which a node is its port.
+func (g *Graph) after(x int32, buf []int32) []int32 {
+	sh := g.shape
+	to := sh.next[x]
+	if to < 0 {
+		return buf
+	}
+	v := sh.at[to]
+	b := g.sw[v]
+	if b == nil || b.planes[0] == nil {
+		return buf
+	}
+	in := int(to - sh.base[v])
+	for w, m := range b.planes[0].fwd[in*b.words : (in+1)*b.words] {
+		for ; m != 0; m &= m - 1 {
+			buf = append(buf, sh.base[v]+int32(w<<6+bits.TrailingZeros64(m)))
+		}
+	}
+	return buf
+}
+
+// before is predecessors with one lane.
+func (g *Graph) before(x int32, buf []int32) []int32 {
+	sh := g.shape
+	v := sh.at[x]
+	b := g.sw[v]
+	if b == nil || b.planes[0] == nil {
+		return buf
+	}
+	out, next := int(x-sh.base[v]), sh.next[sh.base[v]:sh.base[v+1]]
+	for w, m := range b.planes[0].back[out*b.words : (out+1)*b.words] {
+		for ; m != 0; m &= m - 1 {
+			buf = append(buf, next[w<<6+bits.TrailingZeros64(m)])
 		}
 	}
 	return buf
