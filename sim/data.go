@@ -279,6 +279,16 @@ func (t dataTables) Lane(node int32, in, out uint8, sl ib.SL) ib.VL {
 	return ib.VL(int(sl) % max(ib.VLsOf(t.s.infos[p].OperationalVLs), 1))
 }
 
+// Owns implements dataplane.Functions.
+func (t dataTables) Owns(node int32, port uint8, lid ib.LID) bool {
+	h := t.s.ports[t.s.devs[node].first+int32(port)].hv
+	if h == nil {
+		return false
+	}
+	i, ok := h.owner(lid)
+	return ok && h.vps[i].state == ib.StateActive
+}
+
 // Admits implements dataplane.Tables.
 func (t dataTables) Admits(sw int32, port uint8, out bool, key ib.PKey) bool {
 	p := t.s.devs[sw].first + int32(port)

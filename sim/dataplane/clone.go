@@ -11,7 +11,7 @@ import (
 func (e *Engine) Clone(tables Tables) *Engine {
 	c := &Engine{part: part{world: e.world}, det: e.det, workers: e.workers}
 	if tables != nil {
-		c.tables = tables
+		c.setTables(tables)
 	}
 	c.nodes = slices.Clone(e.nodes)
 	c.out, c.in = slices.Clone(e.out), slices.Clone(e.in)

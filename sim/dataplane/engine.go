@@ -37,8 +37,9 @@ func New(t *Topology, tables Tables, c Config) (*Engine, error) {
 		return nil, err
 	}
 	e := &Engine{part: part{world: world{
-		cfg: c, top: t, tables: tables, voq: c.Input == VOQ, lazy: c.Input == FIFO && c.Reads == 1, stride: int32(c.Lanes),
+		cfg: c, top: t, voq: c.Input == VOQ, lazy: c.Input == FIFO && c.Reads == 1, stride: int32(c.Lanes),
 	}}}
+	e.setTables(tables)
 	e.addNodes()
 	e.addLinks()
 	e.addParts()
@@ -53,6 +54,12 @@ func New(t *Topology, tables Tables, c Config) (*Engine, error) {
 	}
 	e.share()
 	return e, nil
+}
+
+// setTables is before parts share the world.
+func (e *Engine) setTables(t Tables) {
+	e.tables = t
+	e.functions, _ = t.(Functions)
 }
 
 // addParts divides the fabric among the workers.

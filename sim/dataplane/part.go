@@ -14,11 +14,13 @@ type world struct {
 	cfg    Config
 	top    *Topology
 	tables Tables
-	voq    bool
-	lazy   bool // an event at the end of a transmission only if something waits
-	stride int32
-	words  int32   // of a set of inputs
-	owner  []uint8 // part by port; nil: there is one
+	// functions are tables that know virtual functions, nil: they do not.
+	functions Functions
+	voq       bool
+	lazy      bool // an event at the end of a transmission only if something waits
+	stride    int32
+	words     int32   // of a set of inputs
+	owner     []uint8 // part by port; nil: there is one
 
 	nodes    []node
 	out      []outPort

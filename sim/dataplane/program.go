@@ -27,7 +27,9 @@ type Payload [4]uint64
 
 // Message is a packet that a program sends.
 type Message struct {
-	DLID    ib.LID
+	DLID ib.LID
+	// SLID is that of a virtual function; 0: the port's first.
+	SLID    ib.LID
 	SL      ib.SL
 	Bytes   int // on the wire, headers included
 	Payload Payload
@@ -153,7 +155,11 @@ func (e *part) send(host int32, queue int, m *Message) bool {
 		created: e.now, next: -1, stream: int32(queue), dst: -1, seq: s.seq - 1, mc: -1, dlid: m.DLID, bytes: uint16(m.Bytes),
 		blocks: uint16(Blocks(m.Bytes)), lane: uint8(vl), sl: m.SL, flags: flagProgram,
 	}
-	e.carry(id, cargo{m.Payload, h.lid})
+	c := cargo{m.Payload, m.SLID}
+	if c.slid == 0 {
+		c.slid = h.lid
+	}
+	e.carry(id, c)
 	e.stat.live++
 	e.enqueueSend(s.queue, id)
 	return true

@@ -28,6 +28,13 @@ type Tables interface {
 	Life(sw int32) Time
 }
 
+// Functions is implemented by Tables whose end ports have virtual functions with LIDs
+// of their own.
+type Functions interface {
+	// Owns reports whether a function of an end port has a LID and takes packets now.
+	Owns(node int32, port uint8, lid ib.LID) bool
+}
+
 // PortMask is a set of port numbers.
 type PortMask [4]uint64
 

@@ -137,7 +137,7 @@ func (e *part) deliver(hi, id int32) {
 		e.stat.gone++
 		e.notified(hi, p)
 		e.release(id)
-	case !p.dlid.IsMulticast() && p.dlid-h.lid >= ibLID(h.lids) && !p.carried():
+	case !p.dlid.IsMulticast() && p.dlid-h.lid >= ibLID(h.lids) && !p.carried() && !e.owns(h, p.dlid):
 		e.dropRead(h.port, id, WrongHost)
 	default:
 		if p.flags&flagFECN != 0 {
@@ -146,6 +146,11 @@ func (e *part) deliver(hi, id int32) {
 		e.delivered(hi, id)
 		e.release(id)
 	}
+}
+
+// owns reports whether a function of a host has a LID.
+func (e *part) owns(h *host, lid ibLID) bool {
+	return e.functions != nil && e.functions.Owns(h.ref.Node, h.ref.Port, lid)
 }
 
 // hold keeps a packet at a host that has stopped, or begins to read it if the

@@ -59,6 +59,10 @@ type Adapter struct {
 	byQ   []int32 // slot by queue, of the door, from first on; -1: none
 	first int
 	spare []queueKey
+	// guests are the queue pairs with numbers that were chosen for them.
+	guests map[guest]*Connection
+	lids   map[ib.LID]int // of functions: how many guests have one
+	loop   loop
 
 	oldest, latest *Connection // the list of live queue pairs
 	live           int
@@ -71,6 +75,8 @@ type Adapter struct {
 	list    []*Connection // scratch
 	grams   datagrams
 
+	// Loopback is the rate between queue pairs of this adapter; zero: that of a QDR cable.
+	Loopback dataplane.Rate
 	// Count counts packets that no queue pair took.
 	Count Counters
 }
@@ -196,8 +202,16 @@ func (a *Adapter) queueFor(key ib.PKey, slot int32) int {
 	return q
 }
 
-// connection is the live queue pair with a number, nil: none.
-func (a *Adapter) connection(qpn uint32) *Connection {
+// connection is the live queue pair with a number at a LID, nil: none.
+func (a *Adapter) connection(lid ib.LID, qpn uint32) *Connection {
+	if len(a.guests) > 0 {
+		if c := a.guests[guest{lid, qpn}]; c != nil {
+			return c
+		}
+		if c := a.guests[guest{0, qpn}]; c != nil {
+			return c
+		}
+	}
 	i := qpn & (1<<slotBits - 1)
 	if int(i) >= len(a.slots) || a.slots[i] == nil || a.slots[i].qp.QPN() != qpn {
 		return nil
@@ -242,9 +256,13 @@ func (a *Adapter) leave(outer bool) {
 func (a *Adapter) pump(c *Connection) {
 	var p rc.Packet
 	now := a.door.Now()
-	for a.door.Queued(c.queue) == 0 && c.qp.Poll(now, &p) {
+	for a.room(c) && c.qp.Poll(now, &p) {
 		path := c.qp.Path()
-		m := dataplane.Message{DLID: path.DLID, SL: path.SL, Bytes: p.Length + p.HeaderBytes()}
+		if a.loops(path.DLID) {
+			a.loop.put(a, c, &p)
+			continue
+		}
+		m := dataplane.Message{DLID: path.DLID, SLID: c.lid, SL: path.SL, Bytes: p.Length + p.HeaderBytes()}
 		p.Pack(&m.Payload)
 		if !a.door.Send(c.queue, &m) {
 			c.qp.Left(now)
@@ -269,19 +287,23 @@ func (x *port) Receive(r *dataplane.Arrived) {
 	}
 	var p rc.Packet
 	p.Unpack(&r.Payload)
-	c := a.connection(p.RemoteQPN)
-	if c == nil {
-		a.Count.Unknown++
-		return
-	}
-	if !matches(r.PKey, c.key) {
-		a.Count.BadPKey++
-		return
-	}
 	outer := a.enter()
-	a.touch(c)
-	c.qp.Receive(r.At, &p, r.SLID)
+	a.take(r.At, &p, r.SLID, r.DLID, r.PKey)
 	a.leave(outer)
+}
+
+// take hands a packet to its queue pair.
+func (a *Adapter) take(at Time, p *rc.Packet, slid, dlid ib.LID, key ib.PKey) {
+	c := a.connection(dlid, p.RemoteQPN)
+	switch {
+	case c == nil:
+		a.Count.Unknown++
+	case !matches(key, c.key):
+		a.Count.BadPKey++
+	default:
+		a.touch(c)
+		c.qp.Receive(at, p, slid)
+	}
 }
 
 // matches is the P_Key check of an adapter: the same partition, and one end a full
@@ -309,12 +331,16 @@ func (x *port) Timer() {
 	outer := a.enter()
 	for a.timers.Len() > 0 && a.timers.Min().Key <= now {
 		t := a.timers.Pop()
+		if t.Value.slot == loopSlot {
+			a.looped(now)
+			continue
+		}
 		if t.Value.slot < 0 {
 			t.Value.program.Due(t.Value.token)
 			continue
 		}
-		c := a.connection(uint32(t.Value.token))
-		if c == nil || c.armed != t.Key {
+		c := a.slots[t.Value.slot]
+		if c == nil || c.qp.QPN() != uint32(t.Value.token) || c.armed != t.Key {
 			continue
 		}
 		c.armed = dataplane.Never

@@ -16,6 +16,11 @@ type Options struct {
 	// Peer names the other end for the host's software: what a notice of changed
 	// paths, or a cache of paths, is about.
 	Peer ib.GID
+	// QPN and LID are for queue pairs that move with a virtual machine: a number that
+	// is chosen, at least FirstGuest, and the LID of the virtual function. 0: the
+	// adapter's next number, the port's LID.
+	QPN uint32
+	LID ib.LID
 }
 
 // Connection is a queue pair of type RC at an adapter.
@@ -27,24 +32,57 @@ type Connection struct {
 	queue   int
 	key     ib.PKey
 	peer    ib.GID
-	armed   Time // of its timer in the adapter's heap
+	armed   Time   // of its timer in the adapter's heap
+	lid     ib.LID // that it sends from, 0: the port's
+	chosen  uint32 // Options.QPN
+	window  [3]int // Options.MTU, Window, AckEvery
+	credits bool
 	touched bool
 	gone    bool
+	inside  bool // a packet of it is in the adapter's loop
+	away    bool // on no adapter: a is the last one
+	holds   bool
+	held    []held
 
 	older, newer *Connection
 }
 
 // Connect makes a queue pair in INIT and puts it at the end of the list.
 func (a *Adapter) Connect(o Options, p Program) (*Connection, error) {
-	slot, qpn, err := a.newSlot()
-	if err != nil {
-		return nil, err
-	}
 	if o.PKey == 0 {
 		o.PKey = ib.PKeyDefaultFull
 	}
-	c := &Connection{a: a, program: p, slot: slot, key: o.PKey, peer: o.Peer, armed: dataplane.Never, queue: a.queueFor(o.PKey, slot)}
-	c.qp = rc.New(rc.Config{QPN: qpn, MTU: o.MTU, Window: o.Window, AckEvery: o.AckEvery, Credits: o.Credits}, c)
+	c := &Connection{
+		program: p, key: o.PKey, peer: o.Peer, lid: o.LID, chosen: o.QPN, window: [3]int{o.MTU, o.Window, o.AckEvery}, credits: o.Credits,
+	}
+	if err := c.enter(a); err != nil {
+		return nil, err
+	}
+	return c, c.qp.Init()
+}
+
+// enter gives the queue pair its place at an adapter. One that has no number yet is
+// made.
+func (c *Connection) enter(a *Adapter) error {
+	if err := a.mayTake(c); err != nil {
+		return err
+	}
+	slot, qpn, err := a.newSlot()
+	if err != nil {
+		return err
+	}
+	if c.chosen != 0 {
+		qpn = c.chosen
+		if a.guests == nil {
+			a.guests, a.lids = map[guest]*Connection{}, map[ib.LID]int{}
+		}
+		a.lids[c.lid]++
+		a.guests[guest{c.lid, qpn}] = c
+	}
+	if c.qp == nil {
+		c.qp = rc.New(rc.Config{QPN: qpn, MTU: c.window[0], Window: c.window[1], AckEvery: c.window[2], Credits: c.credits}, c)
+	}
+	c.a, c.slot, c.queue, c.armed, c.away = a, slot, a.queueFor(c.key, slot), dataplane.Never, false
 	a.slots[slot] = c
 	if c.older = a.latest; c.older != nil {
 		c.older.newer = c
@@ -53,16 +91,24 @@ func (a *Adapter) Connect(o Options, p Program) (*Connection, error) {
 	}
 	a.latest = c
 	a.live++
-	return c, c.qp.Init()
+	return nil
 }
 
 // Destroy takes the queue pair away. Nothing more is reported of it.
 func (c *Connection) Destroy() {
-	if c.gone {
+	if !c.gone {
+		c.leave()
+		c.gone = true
+	}
+}
+
+// leave takes the queue pair off its adapter.
+func (c *Connection) leave() {
+	if c.away {
 		return
 	}
 	a := c.a
-	c.gone = true
+	c.away, c.inside = true, false
 	if c.older != nil {
 		c.older.newer = c.newer
 	} else {
@@ -73,11 +119,16 @@ func (c *Connection) Destroy() {
 	} else {
 		a.latest = c.older
 	}
+	c.older, c.newer = nil, nil
 	a.live--
 	a.slots[c.slot] = nil
 	a.free = append(a.free, c.slot)
 	a.byQ[c.queue-a.first] = -1
 	a.spare = append(a.spare, queueKey{c.queue, c.key})
+	if c.chosen != 0 {
+		delete(a.guests, guest{c.lid, c.chosen})
+		a.lids[c.lid]--
+	}
 }
 
 // Adapter is the adapter of the queue pair.
@@ -111,6 +162,9 @@ func (c *Connection) Do(change func(q *rc.QP, now Time) error) error {
 	if c.gone {
 		return rc.ErrState
 	}
+	if c.away {
+		return change(c.qp, c.a.door.Now())
+	}
 	outer := c.a.enter()
 	err := change(c.qp, c.a.door.Now())
 	c.a.touch(c)
@@ -123,6 +177,13 @@ func (c *Connection) Post(id uint64, bytes int) error {
 	if c.gone {
 		return rc.ErrState
 	}
+	if c.holds {
+		c.held = append(c.held, held{id, bytes})
+		return nil
+	}
+	if c.away {
+		return c.qp.Post(id, bytes)
+	}
 	outer := c.a.enter()
 	err := c.qp.Post(id, bytes)
 	c.a.touch(c)
@@ -132,6 +193,10 @@ func (c *Connection) Post(id uint64, bytes int) error {
 
 // PostReceives adds receives.
 func (c *Connection) PostReceives(n int) {
+	if c.away {
+		c.qp.PostReceives(n)
+		return
+	}
 	outer := c.a.enter()
 	c.qp.PostReceives(n)
 	c.a.touch(c)

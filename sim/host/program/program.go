@@ -52,6 +52,7 @@ type Stream struct {
 
 	rng        *rand.Rand
 	armed      bool
+	paused     bool
 	conn       *adapter.Connection
 	posted, ok uint64
 	stopped    bool
@@ -80,8 +81,27 @@ func (s *Stream) pause() {
 // Stop has it post no more.
 func (s *Stream) Stop() { s.stopped = true }
 
+// Pause has it post nothing until Continue: its machine stands still.
+func (s *Stream) Pause() { s.paused = true }
+
+// Continue ends Pause.
+func (s *Stream) Continue() {
+	if !s.paused {
+		return
+	}
+	s.paused = false
+	if s.armed || s.conn == nil {
+		return
+	}
+	if s.Gap > 0 {
+		s.pause()
+		return
+	}
+	s.fill()
+}
+
 func (s *Stream) fill() {
-	for !s.stopped && s.posted-s.ok < uint64(s.Depth) && (s.Limit == 0 || s.posted < s.Limit) {
+	for !s.stopped && !s.paused && s.posted-s.ok < uint64(s.Depth) && (s.Limit == 0 || s.posted < s.Limit) {
 		if s.conn.Post(s.posted+1, s.Bytes) != nil {
 			return
 		}
