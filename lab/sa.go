@@ -1,6 +1,8 @@
 package lab
 
 import (
+	"time"
+
 	wire "heddle/ib/sa"
 	"heddle/mad"
 	"heddle/sa"
@@ -9,7 +11,7 @@ import (
 
 // administrator is the subnet administrator of a Manager, driven in virtual
 // time: queries are answered at once, as by a worker that has nothing else to
-// do, the rest goes through a core.
+// do, or after a time (Manager.SlowSA); the rest goes through a core.
 type administrator struct {
 	m     *Manager
 	shell *shell.SA
@@ -19,6 +21,8 @@ type administrator struct {
 	armed mad.Time // of the core
 	timed mad.Time // of rmpp
 	buf   []byte
+	each  time.Duration // that a query takes; see Manager.SlowSA
+	free  mad.Time      // when all queries that came are answered
 }
 
 // ServeSA gives an attached manager a subnet administrator; call it before Start. Its state is
@@ -30,6 +34,10 @@ func (m *Manager) ServeSA(cfg sa.Config, opt sa.Options) {
 	m.shared.WakeSA = a.shell.Mail
 	m.sa = a
 }
+
+// SlowSA has the SA take virtual time for each query, one after the other in the order of
+// their coming; call it after ServeSA.
+func (m *Manager) SlowSA(each time.Duration) { m.sa.each = each }
 
 // View is the state of the manager's SA as queries see it.
 func (m *Manager) View() *sa.View { return m.shared.View.Load() }
@@ -58,6 +66,21 @@ func (a *administrator) receive(p *mad.Packet) {
 		a.shell.Step(sa.Received{P: keep(p)})
 		return
 	default:
+		return
+	}
+	if a.each > 0 {
+		now := a.m.c.Sim.Now()
+		a.free = max(a.free, now).Add(a.each)
+		q := keep(p)
+		a.m.c.Sim.At(a.free, func() { a.answer(q) })
+		return
+	}
+	a.answer(p)
+}
+
+// answer answers a query or a change.
+func (a *administrator) answer(p *mad.Packet) {
+	if a.m.Dead {
 		return
 	}
 	req := sa.Request{From: p.Addr, Data: p.Data}

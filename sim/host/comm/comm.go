@@ -31,6 +31,9 @@ type Config struct {
 	PacketLife uint8 // code of the lifetime of the path
 	Response   uint8 // code of the time that the peer may take
 	Retries    int   // after the first try, at most 15
+	// Rounded counts times as Linux does: 2^(n-8) ms in the place of 4.096 µs·2^n, 4.6 %
+	// less, and at least 1 ms.
+	Rounded bool
 }
 
 // Defaults are those of Linux: 15 retries; codes of 18 and 20 give 6.4 s each.
@@ -38,6 +41,10 @@ func Defaults() Config { return Config{PacketLife: 18, Response: 20, Retries: 15
 
 // Timeout is how long a try waits for its answer.
 func (c Config) Timeout() time.Duration {
+	if c.Rounded {
+		ms := func(code uint8) time.Duration { return time.Millisecond << max(int(code)-8, 0) }
+		return 2*ms(c.PacketLife) + ms(c.Response)
+	}
 	return 4096 * time.Nanosecond * (2<<c.PacketLife + 1<<c.Response)
 }
 
@@ -119,6 +126,9 @@ type Manager struct {
 	conns   []*Conn // open ones, in the order of their making
 	next    uint32
 	tids    uint64
+
+	// OnReady, if set, is called when the RTU of a request that a Listener took has come.
+	OnReady func(now mad.Time, c *Conn)
 }
 
 // New makes a communication manager; self is the port.

@@ -356,3 +356,19 @@ func TestLostRTU(t *testing.T) {
 		t.Errorf("%v", p.a[1].Connections()[0].QP().State())
 	}
 }
+
+// TestRounded: Linux counts 2^(n-8) ms for 4.096 µs·2^n, and a request is sent once more
+// than it is repeated: with its codes 16 times in 98.3 s.
+func TestRounded(t *testing.T) {
+	c := Defaults()
+	if d := c.Timeout(); d != 4096*time.Nanosecond*(1<<19+1<<20) {
+		t.Errorf("time-out %v", d)
+	}
+	c.Rounded = true
+	if d := c.Timeout(); d != 6144*time.Millisecond {
+		t.Errorf("time-out of Linux %v", d)
+	}
+	if d := (Config{PacketLife: 3, Response: 9, Rounded: true}).Timeout(); d != 4*time.Millisecond {
+		t.Errorf("time-out of Linux with a short lifetime %v", d)
+	}
+}

@@ -165,13 +165,16 @@ func (c *Conn) reply(now mad.Time, d *ib.MAD) {
 }
 
 // ready handles an RTU.
-func (c *Conn) ready(mad.Time) {
+func (c *Conn) ready(now mad.Time) {
 	if c.state != RepSent {
 		return
 	}
 	c.settled()
 	c.state = Established
 	_ = c.qp.Do(func(q *rc.QP, _ rc.Time) error { return q.Sendable(c.sender) })
+	if c.m.OnReady != nil {
+		c.m.OnReady(now, c)
+	}
 }
 
 // rejected handles a REJ.
@@ -210,13 +213,13 @@ func (c *Conn) ended(now mad.Time, d *ib.MAD) {
 // load handles a LAP: the alternate path of this end is its present one if the peer
 // keeps its LID, because only the peer's side of the path has changed; else that of the
 // LAP, seen from here.
-func (c *Conn) load(_ mad.Time, d *ib.MAD) {
+func (c *Conn) load(now mad.Time, d *ib.MAD) {
 	var q wire.LAP
 	if q.Decode(wire.Data(d)) != nil {
 		return
 	}
 	if c.state == RepSent {
-		c.ready(0) // the RTU was lost: a LAP says that the peer is ready
+		c.ready(now) // the RTU was lost: a LAP says that the peer is ready
 	}
 	if c.lap == tidOf(d) {
 		c.m.transmit(c.peer, &c.apr) // it came twice
