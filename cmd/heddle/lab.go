@@ -88,6 +88,10 @@ signalling cuts a cable of meshes of 6 to 400 switches (--sizes), with a host ea
 compares the ways of notifying hosts; OpenSM, where it is installed, routes the same
 meshes. Minutes; --sizes 36 takes seconds.
 
+path-caching migrates a VM that has RDS connections, with and without its addresses
+and path caches: --runs is how often each figure is run, --sizes the number of
+clients of the crowd (2,000); ten seconds.
+
 vftree repeats the hot spots of the vFtree paper: test beds in seconds, and trees of
 648 hosts, some ten seconds of a core for each of 32 points and each of --runs seeds
 (8, as published). For it --sizes 72 are small trees.
@@ -102,6 +106,7 @@ equations, or is computed here, is called so.`,
 		Example: `  heddle lab run change-assimilation
   heddle lab run deadlock --runs 1 --out results
   heddle lab run host-reconfiguration --runs 1 --out results
+  heddle lab run path-caching --out results
   heddle lab run vftree --sizes 72 --runs 2
   heddle lab run sa-flood --sizes 5 --out results
   heddle lab run vswitch-reconfiguration --sizes 324,648 --out results
