@@ -55,7 +55,13 @@ func (s *fakeSubnet) Flood(mifs int, p flood.Plan, _ uint64, _ int) ([]flood.Rou
 		end := mad.Time(p.RoundTime)
 		r := flood.Round{Number: i + 1, Instances: 1 + i*mifs*p.Instances, SIF: flood.Tally{To: end}}
 		took := s.service * time.Duration(r.Instances)
-		r.SIF.Response.Add(took)
+		n := 1000
+		if took > 0 {
+			n /= r.Instances
+		}
+		for range n {
+			r.SIF.Response.Add(took)
+		}
 		r.SIF.Dots = []flood.Dot{{At: end / 2, Took: took}}
 		for range mifs {
 			t := flood.Tally{To: end}
@@ -81,7 +87,10 @@ func claims(r *report.Report, what string) (out []report.Claim) {
 }
 
 func TestSAFlood(t *testing.T) {
-	rig := &fakeRig{managers: []string{"OpenSM", "heddle"}, service: map[string]time.Duration{"OpenSM": 200, "heddle": 100}}
+	rig := &fakeRig{managers: []string{"OpenSM", "heddle"}, service: map[string]time.Duration{
+		"OpenSM": 200,
+		"heddle": 100,
+	}}
 	r, err := SAFlood(Options{Rig: rig})
 	if err != nil {
 		t.Fatal(err)
@@ -108,7 +117,10 @@ func TestSAFlood(t *testing.T) {
 	if n := len(r.Sections); n != 2+3*2 {
 		t.Errorf("%d sections, want the settings, the table and Figures 2a to 2c of each manager", n)
 	}
-	for _, c := range claims(r, "answered sooner") {
+	if n := len(claims(r, "of that alone")); n != 4 {
+		t.Errorf("%d claims on the SIF's rate, want one for 961 and one for 121 instances of each manager", n)
+	}
+	for _, c := range slices.Concat(claims(r, "of the time"), claims(r, "that alone")) {
 		if !c.Holds {
 			t.Errorf("%s does not hold: %s", c.What, c.Measured)
 		}
@@ -120,7 +132,10 @@ func TestSAFlood(t *testing.T) {
 		t.Errorf("both answered the same number, and the claim is %+v", c)
 	}
 
-	r, err = SAFlood(Options{Rig: &fakeRig{managers: []string{"heddle"}}, Sizes: []int{2}, Runs: 3, RoundTime: time.Second})
+	r, err = SAFlood(Options{
+		Rig: &fakeRig{managers: []string{"heddle"}}, Sizes: []int{2}, Runs: 3,
+		RoundTime: time.Second,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -129,6 +144,19 @@ func TestSAFlood(t *testing.T) {
 	}
 	if !strings.Contains(r.Intro, "OpenSM is not installed") {
 		t.Error("nothing says that OpenSM is missing")
+	}
+}
+
+// TestSAFloodSIF: the shares of the paper are asked for, not just any loss.
+func TestSAFloodSIF(t *testing.T) {
+	r, err := SAFlood(Options{Rig: &fakeRig{managers: []string{"OpenSM"}}, Runs: 2, Sizes: []int{5}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range claims(r, "that alone") {
+		if c.Holds { // the answer takes no time, whatever there is to do
+			t.Errorf("%s: %s", c.What, c.Measured)
+		}
 	}
 }
 
@@ -170,7 +198,8 @@ func TestSAFloodRefuses(t *testing.T) {
 	if _, err := SAFlood(Options{Rig: rig, Sizes: []int{9}}); err == nil {
 		t.Error("ran with nine MIFs")
 	}
-	if _, err := SAFlood(Options{Rig: rig, Runs: 2}); err == nil || !strings.Contains(err.Error(), "OpenSM: will not start") || rig.running != 0 {
+	if _, err := SAFlood(Options{Rig: rig, Runs: 2}); err == nil || !strings.Contains(err.Error(),
+		"OpenSM: will not start") || rig.running != 0 {
 		t.Errorf("error %v, %d managers still run", err, rig.running)
 	}
 }
