@@ -199,6 +199,7 @@ type Stats struct {
 	Reports       uint64 // Reports of notices from the SA
 	Foreign       uint64 // Reports from elsewhere, ignored
 	Noticed       uint64 // entries removed by notices
+	Renewed       uint64 // entries that got new values from notices
 	Flushed       uint64 // entries removed by Flush or a change of the port
 	Aged          uint64 // entries removed because of their age
 	Evicted       uint64 // entries removed to make room

@@ -29,6 +29,7 @@ type fixture struct {
 	timer mad.Time
 
 	lids    map[ib.GID]ib.LID // what the SA knows
+	sls     map[ib.GID]ib.SL
 	permit  uint8
 	silent  bool
 	refuse  bool // subscriptions
@@ -38,6 +39,7 @@ type fixture struct {
 	history uint64 // upper half of the SA's generations; 0: it has none
 	gen     uint64 // lower half
 	changed map[ib.GID]uint64
+	giving  bool   // half of the changes come with values
 	oldest  uint64 // the SA remembers changes after this generation
 	catches int    // questions for changes
 	queries int    // path queries that the SA got
@@ -59,7 +61,7 @@ type reply struct {
 
 func newFixture(t testing.TB, cfg agent.Config) *fixture {
 	f := &fixture{
-		t: t, cfg: cfg, core: agent.New(cfg), lids: map[ib.GID]ib.LID{}, permit: 1, delay: time.Millisecond, timer: mad.Never,
+		t: t, cfg: cfg, core: agent.New(cfg), lids: map[ib.GID]ib.LID{}, sls: map[ib.GID]ib.SL{}, permit: 1, delay: time.Millisecond, timer: mad.Never,
 		answers: map[uint64]agent.Answer{}, at: map[uint64]mad.Time{},
 	}
 	for n := range 50 {
@@ -123,12 +125,28 @@ func (f *fixture) serve(s *agent.Send) {
 			st = ib.StatusSANoRecords
 			break
 		}
-		r.SLID, r.DLID, r.Reserved3, r.PKey = ownLID, lid, f.permit, ib.PKeyDefaultFull
+		q := r
+		r = f.values(r.DGID)
+		r.DLID = lid
+		if !q.SGID.IsZero() {
+			r.SGID = q.SGID
+		}
+		if q.PKey != 0 {
+			r.PKey = q.PKey
+		}
 		r.Put(wire.Data(&m))
 	}
 	m[3] = byte(ib.MethodGetResp)
 	m.SetStatus(st)
 	f.reply(s, m[:])
+}
+
+// values is the record of the path to a GID, as a question for it alone is answered.
+func (f *fixture) values(g ib.GID) wire.PathRecord {
+	return wire.PathRecord{
+		SGID: gid(1000), DGID: g, SLID: ownLID, DLID: f.lids[g], SL: f.sls[g], MTU: ib.MTU2048, MTUSelector: wire.SelExactly,
+		Reversible: true, PKey: ib.PKeyDefaultFull, Reserved3: f.permit,
+	}
 }
 
 func (f *fixture) reply(s *agent.Send, b []byte) {
@@ -159,7 +177,11 @@ func (f *fixture) catchUp(s *agent.Send, m *ib.MAD) {
 	} else if m.Method() == ib.MethodGetTableResp {
 		for g, at := range f.changed {
 			if at > q.Generation&0xFFFFFFFF {
-				list = append(list, wire.PathChangeRecord{Generation: f.history<<32 | at, Path: wire.PathRecord{SGID: gid(1000), DGID: g, DLID: f.lids[g]}})
+				r := wire.PathRecord{SGID: gid(1000), DGID: g, DLID: f.lids[g]}
+				if f.giving && at%2 == 0 {
+					r = f.values(g)
+				}
+				list = append(list, wire.PathChangeRecord{Generation: f.history<<32 | at, Path: r})
 			}
 		}
 	}

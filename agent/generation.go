@@ -13,6 +13,7 @@ import (
 // that a lost notice or another manager does not cost a query for each entry.
 type generations struct {
 	have   uint64   // 0: none
+	latest uint64   // the newest whose values were taken
 	since  mad.Time // entries read since then are covered by have
 	absent bool     // the SA refused the question: it has no generations
 	asking bool
@@ -90,9 +91,13 @@ func (g *generations) done(c *Core, d *mad.Completion) {
 		c.doubt()
 	default:
 		g.have = max(g.have, head.Generation)
+		newest := !sameHistory(head.Generation, g.latest) || head.Generation >= g.latest
+		if newest {
+			g.latest = head.Generation
+		}
 		for i := range list {
-			p := &list[i].Path
-			n := c.cache.removeIf(func(e *entry) bool { return concerns(pathDest, p, e) })
+			p, lost := &list[i].Path, list[i].Lost
+			n := c.cache.removeIf(func(e *entry) bool { return concerns(pathDest, p, e) && (lost || !newest || !c.renew(e, p)) })
 			c.stats.Noticed += uint64(n)
 		}
 		if len(list) > 0 {
@@ -125,6 +130,17 @@ func pathChanges(b []byte) (list []wire.PathChangeRecord, ok bool) {
 		}
 	}
 	return list, len(list) > 0 && list[0].Generation != 0
+}
+
+// newest reports whether the values of a Report are newer than all that the cache has taken: a
+// repetition of an older Report is not.
+func (g *generations) newest(n *wire.PathNotice) bool {
+	if g.absent || !sameHistory(n.Generation, g.have) || n.Generation <= g.have ||
+		sameHistory(n.Generation, g.latest) && n.Generation < g.latest {
+		return false
+	}
+	g.latest = n.Generation
+	return true
 }
 
 // reported takes the generations of a Report of trap 68 or 69. named: its mask names a

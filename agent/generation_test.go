@@ -200,3 +200,103 @@ func TestGapOvertakesAnswer(t *testing.T) {
 		})
 	}
 }
+
+// TestRenewed: a Report with the values of a path replaces those of its entries, so that nobody
+// asks; their age stays. It does not if a question asks for more than the Report can answer, if
+// the Report is a repetition of an older one, if it has no values, or if it forbids caching.
+func TestRenewed(t *testing.T) {
+	ends := wire.PathCompSGID | wire.PathCompDGID | wire.PathCompDLID
+	rdma := wire.PathCompSGID | wire.PathCompDGID | wire.PathCompPKey | wire.PathCompReversible | wire.PathCompNumbPath |
+		wire.PathCompServiceID8 | wire.PathCompServiceID56 | wire.PathCompQoSClass
+	for _, c := range []struct {
+		name   string
+		mask   wire.CompMask // of the question
+		report func(f *fixture, n *wire.PathNotice)
+		trap   uint16
+		renews bool
+	}{
+		{"of librdmacm's question", rdma, nil, smp.TrapRePath, true},
+		{"of a question for the ends", wire.PathCompDGID, nil, smp.TrapRePath, true},
+		{"one of several Reports", rdma, func(_ *fixture, n *wire.PathNotice) { n.More = true }, smp.TrapRePath, true},
+		{"after a Report that was lost", rdma, func(f *fixture, n *wire.PathNotice) {
+			f.change(gid(9))
+			n.Generation, n.Before = n.Generation+1, n.Before+1
+		}, smp.TrapRePath, true},
+		{"of a question for a service level", rdma | wire.PathCompSL, nil, smp.TrapRePath, false},
+		{"an older Report", rdma, func(_ *fixture, n *wire.PathNotice) { n.Generation--; n.Before-- }, smp.TrapRePath, false},
+		{"without values", rdma, func(_ *fixture, n *wire.PathNotice) {
+			n.Path = wire.PathRecord{SGID: n.Path.SGID, DGID: n.Path.DGID, DLID: n.Path.DLID}
+		}, smp.TrapRePath, false},
+		{"of a path that may not be kept", rdma, func(_ *fixture, n *wire.PathNotice) { n.Path.Reserved3 = 0 }, smp.TrapRePath, false},
+		{"of another partition", rdma, func(_ *fixture, n *wire.PathNotice) { n.Path.PKey = 0x8001 }, smp.TrapRePath, false},
+		{"no longer reversible", rdma, func(_ *fixture, n *wire.PathNotice) { n.Path.Reversible = false }, smp.TrapRePath, false},
+		{"a lost path", rdma, nil, smp.TrapUnPath, false},
+		{"another manager", rdma, func(_ *fixture, n *wire.PathNotice) { n.Generation, n.Before = 0, 0 }, smp.TrapRePath, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			f := withGenerations(t)
+			q := agent.Query{Mask: c.mask, Record: wire.PathRecord{
+				SGID: gid(1000), DGID: gid(1), PKey: 0x7FFF, Reversible: true, NumbPath: 1, ServiceID: 77, QoSClass: 3,
+			}}
+			ask := func() agent.Answer {
+				f.tokens++
+				f.step(agent.Ask{Token: f.tokens, Query: q, Wait: time.Second})
+				f.run(100 * time.Millisecond)
+				return f.answers[f.tokens]
+			}
+			was := ask()
+			f.run(time.Second)
+			f.change(gid(1))
+			f.sls[gid(1)] = 5
+			n := wire.PathNotice{Path: f.values(gid(1)), Generation: f.history<<32 | f.gen, Before: f.history<<32 | (f.gen - 1)}
+			if c.report != nil {
+				c.report(f, &n)
+			}
+			f.reportGen(smLID, c.trap, smp.DetailPath{ComponentMask: uint64(ends)}, &n)
+			queries, silent := f.queries, f.silent
+			a := ask()
+			if a.Result != agent.Found || a.Record.SL != 5 {
+				t.Fatalf("%+v", a)
+			}
+			from, asked := agent.FromSA, 1
+			if c.renews {
+				from, asked = agent.FromCache, 0
+				if a.Age < time.Second || a.Record.PKey != was.Record.PKey || f.core.Stats().Renewed != 1 {
+					t.Errorf("%+v, before %+v", a, was)
+				}
+			}
+			if a.Source != from || f.queries-queries != asked || silent {
+				t.Errorf("%v with %d queries", a.Source, f.queries-queries)
+			}
+		})
+	}
+}
+
+// TestReportOvertakesChanges: an answer about changes that was made before a Report came does not
+// take its values back.
+func TestReportOvertakesChanges(t *testing.T) {
+	f := withGenerations(t)
+	f.giving = true
+	f.want(1, 1, agent.Found, agent.FromSA)
+	f.change(gid(1)) // generation 6: its Report is lost
+	f.sls[gid(1)] = 3
+	catches := f.catches
+	for f.catches == catches {
+		f.run(time.Millisecond / 4)
+	}
+	f.change(gid(1))
+	f.sls[gid(1)] = 5
+	ends := wire.PathCompSGID | wire.PathCompDGID | wire.PathCompDLID
+	f.reportGen(smLID, smp.TrapRePath, smp.DetailPath{ComponentMask: uint64(ends)}, &wire.PathNotice{
+		Path: f.values(gid(1)), Generation: f.history<<32 | 7, Before: f.history<<32 | 6,
+	})
+	if a := f.want(1, 0, agent.Found, agent.FromCache); a.Record.SL != 5 {
+		t.Fatalf("SL %d after the Report", a.Record.SL)
+	}
+	for range 8 {
+		f.run(time.Millisecond / 4)
+		if a := f.get(1); a.Record.SL != 5 {
+			t.Fatalf("SL %d after the answer, from %v", a.Record.SL, a.Source)
+		}
+	}
+}

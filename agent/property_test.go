@@ -30,11 +30,11 @@ func randomRun(t *testing.T, seed uint64) {
 	cfg.MaxAge, cfg.StaleTime, cfg.RenewTime, cfg.BlindAge = 20*time.Second, 10*time.Second, 7*time.Second, 3*time.Second
 	cfg.MaxEntries, cfg.MaxWaiting, cfg.Window = 1+rng.IntN(40), 1+rng.IntN(60), 1+rng.IntN(8)
 	f := newFixture(t, cfg)
-	f.rng, f.loss = rng, rng.Float64()*0.3
+	f.rng, f.loss, f.giving = rng, rng.Float64()*0.3, true
 	if rng.IntN(3) > 0 {
 		f.history = 1
 	}
-	w := &world{f: f, rng: rng, sm: smLID, limit: map[uint64]mad.Time{}, target: map[uint64]int{}, was: map[int][]change{}, told: map[int]mad.Time{}, vague: map[int]mad.Time{}}
+	w := &world{f: f, rng: rng, sm: smLID, limit: map[uint64]mad.Time{}, target: map[uint64]int{}, was: map[int][]change{}, told: map[int]mad.Time{}, vague: map[int]mad.Time{}, late: map[int]wire.PathNotice{}}
 	for range 2500 {
 		w.act()
 		f.run(time.Duration(rng.ExpFloat64() * float64(15*time.Millisecond)))
@@ -58,14 +58,16 @@ type world struct {
 	sm     ib.LID
 	limit  map[uint64]mad.Time // when an ask must be answered
 	target map[uint64]int
-	was    map[int][]change // addresses of a GID that ended
-	told   map[int]mad.Time // when the last change of a GID was reported
-	vague  map[int]mad.Time // of them, those by a Report that names no path
-	seen   uint64           // tokens checked
+	was    map[int][]change        // addresses of a GID that ended
+	told   map[int]mad.Time        // when the last change of a GID was reported
+	vague  map[int]mad.Time        // of them, those by a Report that names no path
+	seen   uint64                  // tokens checked
+	late   map[int]wire.PathNotice // the last Report of a service level
 }
 
 type change struct {
 	lid   ib.LID
+	sl    ib.SL
 	until mad.Time
 }
 
@@ -79,8 +81,10 @@ func (w *world) act() {
 		w.limit[f.tokens], w.target[f.tokens] = f.now.Add(wait), n
 		f.tokens--
 		f.ask(n, wait)
-	case x < 90:
+	case x < 83:
 		w.move(n)
+	case x < 90:
+		w.level(n)
 	case x < 93:
 		f.silent = !f.silent
 	case x < 95:
@@ -102,11 +106,34 @@ func (w *world) act() {
 	}
 }
 
+// level gives the path to a GID another service level. Its Report has the new values, may come
+// twice, or late and after newer ones, or be lost.
+func (w *world) level(n int) {
+	f, g := w.f, gid(n)
+	w.was[n] = append(w.was[n], change{f.lids[g], f.sls[g], f.now.Add(-1)}) // before it is reported
+	f.sls[g] = ib.SL(w.rng.IntN(16))
+	before := f.history<<32 | f.gen
+	f.change(g)
+	x := wire.PathNotice{Path: f.values(g), Generation: f.history<<32 | f.gen, Before: before, More: w.rng.IntN(4) == 0}
+	if f.history == 0 {
+		x.Generation, x.Before = 0, 0
+	}
+	d := smp.DetailPath{ComponentMask: uint64(wire.PathCompSGID | wire.PathCompDGID | wire.PathCompDLID)}
+	if w.rng.IntN(4) > 0 {
+		f.reportGen(w.sm, smp.TrapRePath, d, &x)
+		w.told[n] = f.now
+	}
+	if l, ok := w.late[n]; ok && w.rng.IntN(2) == 0 {
+		f.reportGen(w.sm, smp.TrapRePath, d, &l)
+	}
+	w.late[n] = x
+}
+
 // move gives a GID another LID, and reports it or loses the Report.
 func (w *world) move(n int) {
 	f := w.f
 	old := f.lids[gid(n)]
-	w.was[n] = append(w.was[n], change{old, f.now})
+	w.was[n] = append(w.was[n], change{old, f.sls[gid(n)], f.now})
 	f.lids[gid(n)] = ib.LID(100 + w.rng.IntN(40000))
 	before := f.history<<32 | f.gen
 	f.change(gid(n))
@@ -174,22 +201,22 @@ func (w *world) checkPath(token uint64, a *agent.Answer) {
 	}
 	right := mad.Time(-1) // when the record was right last
 	for _, c := range w.was[n] {
-		if c.lid == a.Record.DLID {
+		if c.lid == a.Record.DLID && c.sl == a.Record.SL {
 			right = c.until
 		}
 	}
-	if f.lids[gid(n)] == a.Record.DLID {
+	if f.lids[gid(n)] == a.Record.DLID && f.sls[gid(n)] == a.Record.SL {
 		right = f.now
 	}
 	at := f.at[token]
 	if right < 0 || at.Sub(right) > bound {
-		f.t.Fatalf("ask %d for %d, answered at %v from %v: LID %d was right until %v", token, n, at, a.Source, a.Record.DLID, right)
+		f.t.Fatalf("ask %d for %d, answered at %v from %v: LID %d, SL %d was right until %v", token, n, at, a.Source, a.Record.DLID, a.Record.SL, right)
 	}
 	told := w.told[n]
 	if a.Source == agent.FromStale && told == w.vague[n] {
 		return // the SA could not be asked which paths changed
 	}
 	if told > 0 && told <= at && right < told {
-		f.t.Fatalf("ask %d for %d, answered at %v from %v: LID %d was right until %v, and a notice came at %v", token, n, at, a.Source, a.Record.DLID, right, told)
+		f.t.Fatalf("ask %d for %d, answered at %v from %v: LID %d, SL %d was right until %v, and a notice came at %v", token, n, at, a.Source, a.Record.DLID, a.Record.SL, right, told)
 	}
 }

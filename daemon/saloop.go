@@ -36,6 +36,7 @@ type saLoop struct {
 func newSALoop(d *Daemon) *saLoop {
 	cfg := d.cfg.Registry
 	cfg.SAKey, cfg.TrustLocal, cfg.QoS = d.cfg.SA.SAKey, d.cfg.SA.TrustLocal, d.cfg.SA.QoS != nil
+	cfg.PathCaching, cfg.VirtHopLimit = d.cfg.SA.PathCaching, d.cfg.SA.VirtHopLimit
 	cfg.FirstTID, cfg.TransportTimed = d.cfg.Core.FirstTID, d.cfg.Core.TransportTimed
 	if d.cfg.Core.NoReregister {
 		cfg.RejoinTime = 0 // no host was asked to join again

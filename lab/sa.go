@@ -28,6 +28,7 @@ type administrator struct {
 // ServeSA gives an attached manager a subnet administrator; call it before Start. Its state is
 // in the manager's store.
 func (m *Manager) ServeSA(cfg sa.Config, opt sa.Options) {
+	cfg.QoS, cfg.PathCaching, cfg.VirtHopLimit = cfg.QoS || opt.QoS != nil, opt.PathCaching, opt.VirtHopLimit
 	a := &administrator{m: m, opt: opt, armed: mad.Never, timed: mad.Never, rmpp: mad.NewRMPP(mad.RMPPConfig{})}
 	a.core = sa.NewCore(cfg)
 	a.shell = shell.NewSA(a.core, saEdge{a}, &m.shared)

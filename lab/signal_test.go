@@ -85,7 +85,7 @@ func (b *pathBed) start(st *store.Memory) {
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	m.ServeSA(b.sac, sa.Options{})
+	m.ServeSA(b.sac, sa.Options{PathCaching: 1})
 	if err := m.Start(); err != nil {
 		b.t.Fatal(err)
 	}

@@ -87,6 +87,9 @@ type Config struct {
 	// QoS says that a QoS policy decides about path answers: Reports then have no values of paths,
 	// which hosts have to query.
 	QoS bool
+	// PathCaching and VirtHopLimit are those of Options: Reports have values as answers have them.
+	PathCaching  uint8
+	VirtHopLimit uint8
 	// AssignedGUIDByte follows the OUI 00:14:05 in alias GUIDs that the SA assigns
 	// (OpenSM's sm_assigned_guid). Each subnet should use its own value.
 	AssignedGUIDByte uint8

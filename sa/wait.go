@@ -167,5 +167,7 @@ func (x *waiting) nextTimer() mad.Time {
 
 // source is the current Source of the core's own answers.
 func (c *Core) source() *Source {
-	return &Source{Snap: c.snap, View: c.view, Opt: &Options{SAKey: c.cfg.SAKey, TrustLocal: c.cfg.TrustLocal}}
+	return &Source{Snap: c.snap, View: c.view, Opt: &Options{
+		SAKey: c.cfg.SAKey, TrustLocal: c.cfg.TrustLocal, PathCaching: c.cfg.PathCaching, VirtHopLimit: c.cfg.VirtHopLimit,
+	}}
 }

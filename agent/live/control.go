@@ -48,6 +48,7 @@ type PortStatus struct {
 	Joined     uint64            `json:"joined"`
 	Reports    uint64            `json:"reports"`
 	Noticed    uint64            `json:"noticed"`
+	Renewed    uint64            `json:"renewed"`
 	Evicted    uint64            `json:"evicted"`
 }
 
@@ -97,7 +98,7 @@ func (s *Server) Status(ctx context.Context) Status {
 			Port: l.cfg.name(), Active: p.Active, LID: p.LID, SMLID: p.SM.LID, GIDs: p.GIDs, Subscribed: st.Subscribed, Silent: st.Silent,
 			Entries: st.Entries, Negative: st.Negative, Suspect: st.Suspect, Waiting: st.Waiting, InFlight: st.InFlight,
 			Answers: map[string]uint64{}, Queries: st.Queries, Unanswered: st.Unanswered, Joined: st.Joined, Reports: st.Reports,
-			Noticed: st.Noticed, Evicted: st.Evicted,
+			Noticed: st.Noticed, Renewed: st.Renewed, Evicted: st.Evicted,
 		}
 		if st.Generation != 0 {
 			ps.Generation = fmt.Sprintf("%#x", st.Generation)
@@ -282,6 +283,7 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 		count("reports_total", "Reports of notices from the SA", st.Reports, port, name)
 		count("foreign_reports_total", "Reports from elsewhere, ignored", st.Foreign, port, name)
 		count("gaps_total", "times at which notices may have been missed", st.Gaps, port, name)
+		count("renewed_total", "entries that got new values from notices", st.Renewed, port, name)
 		for _, x := range []struct {
 			why string
 			n   uint64

@@ -78,7 +78,7 @@ func printAgent(w io.Writer, b []byte) error {
 		fmt.Fprintf(w, "%s: %s, LID %d, subnet manager at LID %d\n", p.Port, yes(p.Active, "active", "not active"), p.LID, p.SMLID)
 		fmt.Fprintf(w, "  notices      %s%s\n", yes(p.Subscribed, "subscribed", "not subscribed"), yes(p.Generation != "", ", generation "+p.Generation, ""))
 		fmt.Fprintf(w, "  SA           %s; %d queries, %d unanswered, %d questions shared one\n", yes(p.Silent, "silent", "answers"), p.Queries, p.Unanswered, p.Joined)
-		fmt.Fprintf(w, "  cache        %d paths (%d suspect), %d absent; %d removed by notices, %d for room\n", p.Entries, p.Suspect, p.Negative, p.Noticed, p.Evicted)
+		fmt.Fprintf(w, "  cache        %d paths (%d suspect), %d absent; %d removed by notices, %d renewed, %d removed for room\n", p.Entries, p.Suspect, p.Negative, p.Noticed, p.Renewed, p.Evicted)
 		for _, k := range slices.Sorted(maps.Keys(p.Answers)) {
 			fmt.Fprintf(w, "  %-12s %d\n", strings.TrimSuffix(k, "/none"), p.Answers[k])
 		}
