@@ -136,6 +136,9 @@ func (t *Tables) know(it work.Item, comp *mad.Completion) {
 		return
 	}
 	t.putSL(ni, uint8(x), p, row)
+	if it.Op() == work.OpReadSL && row != 0 && row != unreadable && t.Fabric.Nodes[ni].IsSwitch() {
+		t.judge(it, &have)
+	}
 }
 
 // Doubt is called for a Set that was sent and is not answered when its phase is cut short: it may

@@ -67,6 +67,7 @@ type Tables struct {
 	setUp bool // all tables were set up in this mastership
 	first bool // they are being set up before the first forwarding tables that need them
 	used  map[ib.GUID]use
+	left  left
 }
 
 // use says which SL-to-VL tables a switch was set up with.
@@ -88,7 +89,7 @@ func (t *Tables) Reset() {
 	clear(t.byNode)
 	clear(t.reading)
 	clear(t.used)
-	t.rows, t.reads, t.readDone, t.setUp = newRows(), nil, false, false
+	t.rows, t.reads, t.readDone, t.setUp, t.left = newRows(), nil, false, false, left{}
 }
 
 // Build turns an item into a request.

@@ -11,8 +11,8 @@ import (
 	"heddle/subnet"
 )
 
-// A subnet that does not need VLs reads no table by itself, because a switch of 36 ports has 1,369
-// SL-to-VL tables. The tables are read between sweeps when a client asks for them, and in small
+// A subnet that does not need VLs reads none but those of left.go by itself, because a switch of 36
+// ports has 1,369 SL-to-VL tables. The tables are read between sweeps when a client asks for them, and in small
 // subnets (Config.ReadLanes) once they are up.
 
 // read is a node whose tables are being read.
@@ -68,6 +68,9 @@ func (t *Tables) ReadSmall() {
 // Next is when tables are to be read.
 func (t *Tables) Next() mad.Time {
 	at := mad.Never
+	if len(t.left.nodes) > 0 {
+		return t.Now
+	}
 	for i := range t.reads {
 		if at = min(at, t.reads[i].after); at <= t.Now {
 			break
@@ -78,6 +81,7 @@ func (t *Tables) Next() mad.Time {
 
 // Upkeep adds items for the next tables until the phase has most of them.
 func (t *Tables) Upkeep(most int) {
+	t.search(most)
 	// Nodes that wait are at the end, in no order of time.
 	for len(t.reads) > 0 && t.Pending < most {
 		r := &t.reads[0]

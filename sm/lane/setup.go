@@ -13,7 +13,8 @@ import (
 // Where more than one VL matters, SL-to-VL tables are set up as the routing engine wants them, or
 // else as identity modulo the VLs of the link, and arbitration gives all VLs of a link the same
 // weight. With tables that use one VL, and without QoS, nothing is sent: SL 0 is the only one in
-// use, and every agent maps it to VL 0 after a reset.
+// use, and every agent maps it to VL 0 after a reset. What an earlier manager has left in its place
+// is looked for between sweeps (left.go).
 //
 // Where data may flow a table is read first, and set only if it differs. Only then is it found
 // what an earlier master of a running subnet has set; until then the tables are taken to be the
@@ -41,6 +42,10 @@ func (t *Tables) Start() {
 		t.Sweeper.Scope(func(p *topo.Port) {
 			t.setUp = t.setUp && p.Info.PortState != ib.StateInit
 		})
+		if t.FirstSweep {
+			t.suspect()
+		}
+		t.mend()
 	case t.setUp:
 		t.Sweeper.Scope(func(p *topo.Port) {
 			if p.Info.PortState == ib.StateInit {
@@ -84,6 +89,9 @@ func (t *Tables) CancelFirst() bool {
 
 // Done ends the phase of Start; changed says that the sweep installed new tables.
 func (t *Tables) Done(changed bool) {
+	if t.Errs == 0 {
+		t.left.found = nil
+	}
 	if !t.Matter() || t.Errs > 0 {
 		return
 	}
