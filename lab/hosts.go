@@ -64,6 +64,9 @@ type Host struct {
 	// OnReport, if set, sees each notice before the handler. Returning false loses it
 	// in the host.
 	OnReport func(r *saclient.Report) bool
+	// Lose, if set, loses a datagram that the host sends or receives: a Report or its
+	// response, a query or its answer.
+	Lose func(p *mad.Packet) bool
 
 	l     *Loaded
 	cfg   HostConfig
@@ -117,11 +120,14 @@ func (l *Loaded) startHost(i int, cfg HostConfig) (*Host, error) {
 	if h.Adapter, err = adapter.New(l.Engine, i); err != nil {
 		return nil, err
 	}
-	h.Client = saclient.New(h.ep.Send, h.master, cfg.MAD)
+	h.Client = saclient.New(h.send, h.master, cfg.MAD)
 	h.Handler = repath.New(cfg.Repath, h.Client, h.Adapter, h.GID)
 	h.Handler.Done = func(r *repath.Round) { h.Rounds = append(h.Rounds, *r) }
 	h.ep.Accepts = func(p *mad.Packet) bool { return saclient.Accepts(p) || cfg.CM && comm.Accepts(p) }
 	h.ep.OnPacket = func(p *mad.Packet) {
+		if h.Lose != nil && h.Lose(p) {
+			return
+		}
 		if comm.Accepts(p) && h.Comm != nil {
 			h.Comm.Receive(l.Sim.Now(), p)
 		} else {
@@ -148,9 +154,15 @@ func (l *Loaded) startHost(i int, cfg HostConfig) (*Host, error) {
 	return h, nil
 }
 
+func (h *Host) send(p *mad.Packet) {
+	if h.Lose == nil || !h.Lose(p) {
+		h.ep.Send(p)
+	}
+}
+
 // startComm gives the host a communication manager.
 func (h *Host) startComm() {
-	h.Comm = comm.New(h.cfg.Comm, h.ep.Send, func() (ib.LID, ib.GID) { return h.ep.LID(), h.GID() })
+	h.Comm = comm.New(h.cfg.Comm, h.send, func() (ib.LID, ib.GID) { return h.ep.LID(), h.GID() })
 	h.Handler.LoadAlternate = func(now mad.Time, c *adapter.Connection, p rc.Path, done func(mad.Time, error)) bool {
 		x := h.Comm.Of(c)
 		if x != nil {

@@ -49,6 +49,12 @@ type hostbed struct {
 
 func newHostbed(t testing.TB, f *fabric.Fabric, seed uint64, hc HostConfig, change func(*sm.Config)) *hostbed {
 	t.Helper()
+	return newHostbedSA(t, f, seed, hc, SAConfig(0), change)
+}
+
+// newHostbedSA is newHostbed with a configuration of the SA.
+func newHostbedSA(t testing.TB, f *fabric.Fabric, seed uint64, hc HostConfig, sac sa.Config, change func(*sm.Config)) *hostbed {
+	t.Helper()
 	c, err := NewCluster(f, sim.Config{Seed: seed, HopLatency: LoadedHop, SMALatency: LoadedSMA, VLCap: 4})
 	if err != nil {
 		t.Fatal(err)
@@ -57,7 +63,7 @@ func newHostbed(t testing.TB, f *fabric.Fabric, seed uint64, hc HostConfig, chan
 	if err != nil {
 		t.Fatal(err)
 	}
-	m.ServeSA(SAConfig(0), sa.Options{})
+	m.ServeSA(sac, sa.Options{})
 	if err := m.Start(); err != nil {
 		t.Fatal(err)
 	}

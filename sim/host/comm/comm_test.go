@@ -276,6 +276,32 @@ func TestAlternate(t *testing.T) {
 	}
 }
 
+// TestAlternatesCross: both ends ask for another path at once, as when a reroute changes
+// both directions. Each loads its own, whichever message comes first.
+func TestAlternatesCross(t *testing.T) {
+	for _, apart := range []time.Duration{0, 3 * time.Microsecond, 8 * time.Microsecond} {
+		p := newPair(t, quick())
+		c, s, err := p.connect(service, 4)
+		p.run(100 * time.Microsecond)
+		must(t, *err)
+		s.Limit, s.Gap = 0, 10*dataplane.Microsecond
+		s.Run(c.QP())
+		loaded := 0
+		done := func(_ mad.Time, err error) {
+			loaded++
+			must(t, err)
+		}
+		c.LoadAlternate(p.now(), rc.Path{DLID: p.a[1].LID(), SL: 1}, done)
+		p.run(apart)
+		p.m[1].conns[0].LoadAlternate(p.now(), rc.Path{DLID: p.a[0].LID(), SL: 2}, done)
+		p.run(3 * time.Millisecond)
+		a, b := c.QP().QP(), p.a[1].Connections()[0].QP()
+		if loaded != 2 || a.Migration() != rc.StateArmed || b.Migration() != rc.StateArmed || a.Alternate().SL != 1 || b.Alternate().SL != 2 {
+			t.Errorf("%v apart: loaded %d times, %v with %+v and %v with %+v", apart, loaded, a.Migration(), a.Alternate(), b.Migration(), b.Alternate())
+		}
+	}
+}
+
 // TestLosses: whatever is lost, both ends agree in the end: connected, or neither.
 func TestLosses(t *testing.T) {
 	established := 0

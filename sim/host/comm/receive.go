@@ -211,8 +211,8 @@ func (c *Conn) ended(now mad.Time, d *ib.MAD) {
 }
 
 // load handles a LAP: the alternate path of this end is its present one if the peer
-// keeps its LID, because only the peer's side of the path has changed; else that of the
-// LAP, seen from here.
+// keeps its LID, because only the peer's side of the path has changed, or the one that
+// this end has asked for meanwhile; else that of the LAP, seen from here.
 func (c *Conn) load(now mad.Time, d *ib.MAD) {
 	var q wire.LAP
 	if q.Decode(wire.Data(d)) != nil {
@@ -226,6 +226,9 @@ func (c *Conn) load(now mad.Time, d *ib.MAD) {
 		return
 	}
 	p := c.qp.QP().Path()
+	if c.qp.QP().Migration() != rc.StateMigrated {
+		p = c.qp.QP().Alternate()
+	}
 	if p.DLID != q.Alternate.LocalLID {
 		p = rc.Path{DLID: q.Alternate.LocalLID, SL: q.Alternate.SL}
 	}

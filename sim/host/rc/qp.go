@@ -226,12 +226,14 @@ func (q *QP) Drain() error {
 // IsDrained reports whether a queue pair in SendQueueDrain has nothing under way.
 func (q *QP) IsDrained() bool { return q.state == SendQueueDrain && q.req.drained }
 
-// SetPath changes the path of a drained queue pair (IBA table 91: SQD to SQD).
+// SetPath changes the path of a drained queue pair (IBA table 91: SQD to SQD), and takes
+// the path migration to Migrated: an alternate path was one to the path before. A peer
+// that is armed migrates with the next packet.
 func (q *QP) SetPath(p Path) error {
 	if !q.IsDrained() {
 		return fmt.Errorf("rc: queue pair %d is in %v, not drained: %w", q.cfg.QPN, q.state, ErrState)
 	}
-	q.path = p
+	q.path, q.apm = p, migration{}
 	return nil
 }
 

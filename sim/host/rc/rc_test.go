@@ -214,6 +214,27 @@ func TestMigration(t *testing.T) {
 	}
 }
 
+// TestDrainedWhileArmed: an end that gets its path by draining has no alternate path to
+// its earlier one any more, and the peer, which was armed, uses its own.
+func TestDrainedWhileArmed(t *testing.T) {
+	c, s := plain()
+	x := newChannel(t, 1, c, s)
+	a, b := x.ends[0], x.ends[1]
+	must(t, a.q.Rearm(Path{DLID: b.lid, SL: 1}))
+	must(t, b.q.Rearm(Path{DLID: a.lid, SL: 5}))
+	a.post(4)
+	x.run(100 * Microsecond)
+	must(t, a.q.Drain())
+	x.run(x.now + 100*Microsecond)
+	must(t, a.q.SetPath(Path{DLID: b.lid, SL: 2}))
+	must(t, a.q.Resume())
+	a.post(4)
+	must(t, x.settle(10*dataplane.Millisecond))
+	if a.q.Path().SL != 2 || a.q.Migration() != StateMigrated || b.q.Path().SL != 5 || b.q.Migration() != StateMigrated || a.ok != 8 {
+		t.Errorf("%+v, %v, and %+v, %v; %d sends succeed", a.q.Path(), a.q.Migration(), b.q.Path(), b.q.Migration(), a.ok)
+	}
+}
+
 // TestMigrateAtOnce: an end that migrates as soon as it is ARMED leaves a peer in
 // REARM that has not seen a packet without MigReq since it rearmed. A packet in
 // between takes the peer along; repath.Config.Hold is for that.

@@ -117,6 +117,12 @@ func (h *Handler) advance(now mad.Time, m *change) bool {
 		}
 		return false
 	}
+	if q.Migration() != rc.StateMigrated && q.Alternate() != m.to {
+		// The peer has had another one loaded meanwhile.
+		m.stopped = m.c.Do(func(q *rc.QP, _ rc.Time) error { return q.Rearm(m.to) }) != nil
+		m.armed = 0
+		return m.stopped
+	}
 	switch q.Migration() {
 	case rc.StateMigrated: // by us, by the peer, or by retries
 		if q.Path() == m.to {

@@ -296,6 +296,30 @@ func TestSilentSA(t *testing.T) {
 	}
 }
 
+// TestOtherAlternate: the peer has another alternate path loaded while a queue pair is
+// being changed. It ends with the path that the SA tells.
+func TestOtherAlternate(t *testing.T) {
+	for wait := range 12 {
+		f := newFixture(t, 2, Defaults())
+		s, k, c := f.stream(0, 1)
+		back := f.a[1].Connections()[0]
+		rearm := func(c *adapter.Connection, to int) {
+			must(t, c.Do(func(q *rc.QP, _ rc.Time) error { return q.Rearm(rc.Path{DLID: f.a[to].LID()}) }))
+		}
+		f.sa[0].sl[1] = 1
+		f.h[0].Notice(f.now(), f.repathed(0, 1, true))
+		f.run(time.Millisecond)
+		rearm(back, 0)
+		f.run(time.Duration(10*wait) * time.Microsecond)
+		rearm(c, 1) // as by a LAP
+		f.run(20 * time.Millisecond)
+		if c.QP().Path().SL != 1 || !f.h[0].Idle() {
+			t.Errorf("after %d steps: %+v, %+v", wait, c.QP().Path(), f.h[0].Count)
+		}
+		must(t, k.Check(s))
+	}
+}
+
 // TestRelay: one notice for a server reaches the handlers of all its functions.
 func TestRelay(t *testing.T) {
 	f := newFixture(t, 4, Defaults())
