@@ -1,6 +1,7 @@
 package lab
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -10,6 +11,66 @@ import (
 	"heddle/sim"
 	"heddle/store"
 )
+
+// guardsLeft says which switch discards service level 0 between links though the tables of the
+// manager do not say so; "": none.
+func guardsLeft(c *Cluster, m *Manager) string {
+	g := m.Snap.Graph
+	for s := range g.Switches {
+		sw := c.Fabric.FindGUID(g.Switches[s].GUID)
+		for in, a := range g.PortChannel[s] {
+			for out, b := range g.PortChannel[s] {
+				if in == out || a < 0 || b < 0 {
+					continue
+				}
+				var row *[16]ib.VL
+				if l := m.Snap.Tables.Lanes; l != nil {
+					row = l.Row(int32(s), uint8(in), uint8(out))
+				}
+				if c.Sim.SLtoVL(sw, uint8(in), uint8(out))[0] == 15 && (row == nil || row[0] != 15) {
+					return fmt.Sprintf("%s discards packets from port %d to %d", c.Fabric.Nodes[sw].ID, in, out)
+				}
+			}
+		}
+	}
+	return ""
+}
+
+// TestGuardsOfLostTurn: a link is lost while a switch guards a turn from it. The guard goes when
+// the link is back, though tables were replaced without it meanwhile.
+func TestGuardsOfLostTurn(t *testing.T) {
+	lost := 0
+	for k := range meshCables {
+		b := newHostbed(t, meshOfSix(t), 1, HostDefaults(), quickStrict)
+		b.Run(2 * time.Millisecond)
+		if err := b.Sim.LinkDown("S2", 2); err != nil {
+			t.Fatal(err)
+		}
+		b.Run(30 * time.Millisecond)
+		guards := b.Manager.Snap.Tables.Lanes != nil
+		if err := b.Sim.LinkUp("S2", 2); err != nil {
+			t.Fatal(err)
+		}
+		b.Run(30 * time.Millisecond)
+		_ = b.Sim.LinkDown(meshCables[k].node, meshCables[k].port)
+		b.Run(30 * time.Millisecond)
+		b.Manager.Reroute(true)
+		b.Run(400 * time.Millisecond)
+		if err := b.Sim.LinkUp(meshCables[k].node, meshCables[k].port); err != nil {
+			t.Fatal(err)
+		}
+		b.Run(600 * time.Millisecond)
+		if guards && b.Manager.Snap.Tables.Lanes == nil {
+			lost++
+		}
+		if w := guardsLeft(b.Cluster, b.Manager); w != "" {
+			t.Errorf("cable %v: %s", meshCables[k], w)
+		}
+	}
+	if lost == 0 {
+		t.Error("no guards come and go")
+	}
+}
 
 // TestGuardsOfEarlierManager: a manager died while SL-to-VL tables discarded packets. Its
 // successor, whose tables use one lane, finds and mends them, with the store of the dead one

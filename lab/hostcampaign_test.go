@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -80,7 +81,8 @@ type hostTrial struct {
 	wire    int  // one datagram of so many is lost, 0: none
 	streams []*campaignStream
 	sum     *hostTally
-	down    int // place in meshCables, -1: none
+	midway  *Manager // dies when it sends a Report; nil: none
+	down    int      // place in meshCables, -1: none
 }
 
 // campaignStream is a stream and since when its paths have led to the other end.
@@ -146,8 +148,16 @@ func newHostTrial(t *testing.T, seed uint64, sum *hostTally) *hostTrial {
 	return x
 }
 
-// lose loses datagrams of subnet administration.
+// lose loses datagrams of subnet administration, and all Reports of a manager that dies
+// with the first of them.
 func (x *hostTrial) lose(p *mad.Packet) bool {
+	if m := x.midway; m != nil && ib.Class(p.Data[1]) == ib.ClassSA && ib.Method(p.Data[3]) == ib.MethodReport {
+		if !m.Dead {
+			x.sum.midway++
+			m.Kill()
+		}
+		return true
+	}
 	if x.wire == 0 || ib.Class(p.Data[1]) != ib.ClassSA || x.r.IntN(x.wire) > 0 {
 		return false
 	}
@@ -187,16 +197,16 @@ func (x *hostTrial) die() {
 	case 0:
 		m.KillAfter = 1 + x.r.IntN(60)
 		x.step(50 * time.Millisecond)
-	case 1:
-		m.OnSend = func(p *mad.Packet) {
-			if !m.Dead && ib.Class(p.Data[1]) == ib.ClassSA && ib.Method(p.Data[3]) == ib.MethodReport {
-				x.sum.midway++
-				x.Sim.After(0, m.Kill)
+	case 1: // between tables and Reports
+		x.cut()
+		x.midway = m
+		for range 20 {
+			if x.step(10 * time.Millisecond); m.Dead {
+				break
 			}
 		}
-		x.step(50 * time.Millisecond)
 	}
-	if !m.Dead {
+	if x.midway = nil; !m.Dead {
 		m.Kill()
 	}
 	x.step(time.Duration(x.r.IntN(30)) * time.Millisecond)
@@ -236,17 +246,24 @@ func (x *hostTrial) act() {
 	case k == 1 && x.Manager.State() == subnet.Master:
 		x.sum.reroutes++
 		x.Manager.Reroute(true)
-	case x.down >= 0:
+	default:
+		x.cut()
+	}
+}
+
+// cut cuts a cable, or puts back the one that is cut, so that all hosts are connected.
+func (x *hostTrial) cut() {
+	if x.down >= 0 {
 		if err := x.Sim.LinkUp(meshCables[x.down].node, meshCables[x.down].port); err != nil {
 			x.t.Fatal(err)
 		}
 		x.down = -1
-	default: // at most one cable, so that all hosts are connected
-		x.sum.cuts++
-		x.down = x.r.IntN(len(meshCables))
-		if err := x.Sim.LinkDown(meshCables[x.down].node, meshCables[x.down].port); err != nil {
-			x.t.Fatal(err)
-		}
+		return
+	}
+	x.sum.cuts++
+	x.down = x.r.IntN(len(meshCables))
+	if err := x.Sim.LinkDown(meshCables[x.down].node, meshCables[x.down].port); err != nil {
+		x.t.Fatal(err)
 	}
 }
 
@@ -299,11 +316,13 @@ func (x *hostTrial) judgeEnd(s *campaignStream, st rc.Status, at Time) {
 	}
 }
 
-// wrong says which connection has another path than the SA tells; "": none.
-func (x *hostTrial) wrong() string {
+// answers are what the SA tells for all connections that have not ended, and wrong is one
+// that has another path; "": none.
+func (x *hostTrial) answers() (all, wrong string) {
 	if x.Manager.Dead || !x.Manager.Up() {
-		return "the subnet is not up"
+		return "", "the subnet is not up"
 	}
+	var b strings.Builder
 	for _, s := range x.streams {
 		if st, _ := s.Failed(); st != rc.Success {
 			continue
@@ -314,14 +333,15 @@ func (x *hostTrial) wrong() string {
 		}{{s.from, s.to, s.Conn.QP().Path()}, {s.to, s.from, s.Back.QP().Path()}} {
 			p, err := x.Manager.Path(mad.Addr{LID: c.from.ep.LID()}, c.from.GID(), c.to.GID(), ib.PKeyDefaultFull)
 			if err != nil {
-				return err.Error()
+				return "", err.Error()
 			}
+			fmt.Fprintln(&b, pathIn(&p))
 			if c.path != pathIn(&p) {
-				return fmt.Sprintf("%s to %s: %+v, the SA says %+v", c.from.Name, c.to.Name, c.path, pathIn(&p))
+				wrong = fmt.Sprintf("%s to %s: %+v, the SA says %+v", c.from.Name, c.to.Name, c.path, pathIn(&p))
 			}
 		}
 	}
-	return ""
+	return b.String(), wrong
 }
 
 func pathIn(p *wire.PathRecord) rc.Path { return rc.Path{DLID: p.DLID, SL: p.SL} }

@@ -4,7 +4,6 @@ import (
 	"testing"
 	"time"
 
-	"heddle/mad"
 	"heddle/sim/host/rc"
 )
 
@@ -33,29 +32,14 @@ func (x *hostTrial) changeTime() time.Duration {
 	return x.hc.Repath.ArmLimit + x.hc.Repath.Hold + timer*time.Duration(x.hc.Sender.Retries+2)
 }
 
-// rightAfterForgetting: hosts forget notices that they have acknowledged until the subnet
-// is at rest. They are right again after Refresh, and what the answer takes
-// (docs/simulated-hosts.md).
+// rightAfterForgetting: hosts forget notices that they have acknowledged. They are right
+// after Refresh, and what the answer takes (docs/simulated-hosts.md), counted from when
+// the SA answers differently for the last time.
 func (x *hostTrial) rightAfterForgetting() {
-	x.rest()
-	x.forget = false
 	const answer = 20 * time.Millisecond
 	took := x.untilRight(x.hc.Refresh + answer + x.changeTime())
 	x.sum.worstForgotten = max(x.sum.worstForgotten, took)
-}
-
-// rest runs until the manager has nothing to do.
-func (x *hostTrial) rest() {
-	for quiet := 0; quiet < 50; quiet++ {
-		x.step(10 * time.Millisecond)
-		if m := x.Manager; m.Dead || !m.Up() || !m.Idle() {
-			quiet = 0
-		}
-		if x.Sim.Now() > mad.Time(2*time.Minute) {
-			x.t.Errorf("the manager is not at rest: %+v", x.Manager.Status())
-			return
-		}
-	}
+	x.forget = false
 }
 
 // rightAfterLosses: datagrams are lost until now, or none were. All hosts are right again
@@ -66,22 +50,27 @@ func (x *hostTrial) rightAfterLosses() {
 	x.sum.worstLost = max(x.sum.worstLost, took)
 }
 
-// untilRight runs until all hosts are right and stay so, and returns how long that took.
-func (x *hostTrial) untilRight(limit time.Duration) time.Duration {
-	from := x.Sim.Now()
-	last := from
-	why := ""
-	for x.Sim.Now().Sub(last) < 700*time.Millisecond {
-		if w := x.wrong(); w != "" {
-			last, why = x.Sim.Now(), w
+// untilRight runs until all hosts are right and stay so, and returns the longest that they
+// were not since the SA answered differently.
+func (x *hostTrial) untilRight(limit time.Duration) (worst time.Duration) {
+	from, told, bad := x.Sim.Now(), "", x.Sim.Now()
+	for x.Sim.Now().Sub(max(from, bad)) < 700*time.Millisecond {
+		now := x.Sim.Now()
+		answers, wrong := x.answers()
+		if answers != told {
+			told, from = answers, now
 		}
-		if last.Sub(from) > limit {
-			x.t.Errorf("not right after %v: %s", limit, why)
+		if wrong != "" {
+			bad = now
+			worst = max(worst, now.Sub(from))
+		}
+		if worst > limit {
+			x.t.Errorf("not right after %v: %s", limit, wrong)
 			break
 		}
 		x.step(5 * time.Millisecond)
 	}
-	return last.Sub(from)
+	return worst
 }
 
 // finish lets connections send what they have, and counts.
@@ -113,5 +102,8 @@ func (x *hostTrial) finish() {
 	}
 	if err := x.Engine.Check(); err != nil {
 		x.t.Error(err)
+	}
+	if w := guardsLeft(x.Cluster, x.Manager); w != "" {
+		x.t.Error(w)
 	}
 }

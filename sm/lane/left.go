@@ -12,7 +12,7 @@ import (
 // manager whose tables use several VLs finds that when it sets all tables up. One whose tables use
 // a single VL sets none up; it looks for what was left between sweeps, once in a mastership of a
 // subnet that ran before: at the tables from links to links between switches, the only ones that a
-// transition writes. What discards service level 0 is set in the sweep that follows.
+// transition guards. What discards service level 0 is set in the sweep that follows.
 
 // left is the search for tables of an earlier manager.
 type left struct {
@@ -40,10 +40,14 @@ func (t *Tables) suspect() {
 	}
 }
 
-// between reports whether a port of a switch has a link to another one.
-func (t *Tables) between(ni int32, num uint8) bool {
-	p := t.Fabric.PortOf(ni, num)
-	return num > 0 && p.Has(topo.PortLinked) && t.Fabric.Nodes[p.Peer.Node].IsSwitch()
+// turns reports whether packets of other switches can come in and leave by these ports of a
+// switch, also if one has no link just now: only such tables are ever guards.
+func (t *Tables) turns(ni int32, in, out uint8) bool {
+	toHost := func(num uint8) bool {
+		p := t.Fabric.PortOf(ni, num)
+		return p.Has(topo.PortLinked) && !t.Fabric.Nodes[p.Peer.Node].IsSwitch()
+	}
+	return in != out && in > 0 && out > 0 && !toHost(in) && !toHost(out)
 }
 
 // search adds items for tables that an earlier manager may have left, until the phase has most.
@@ -58,8 +62,7 @@ func (t *Tables) search(most int) {
 		l := t.of(ni)
 		for ; x.at < ports*ports; x.at++ {
 			in, out := uint8(x.at/ports), uint8(x.at%ports)
-			if l.sl[x.at] != 0 || in == out || !t.between(ni, in) || !t.between(ni, out) ||
-				t.Lanes(t.Fabric.PortOf(ni, out)) <= 1 {
+			if l.sl[x.at] != 0 || !t.turns(ni, in, out) {
 				continue
 			}
 			if t.Pending >= most {
@@ -78,7 +81,7 @@ func (t *Tables) search(most int) {
 // judge looks at a table of a switch that was read between sweeps.
 func (t *Tables) judge(it work.Item, row *smp.SLtoVL) {
 	ni, in, out := it.Node(), uint8(it.Extra()), it.Port()
-	if t.Matter() || row[0] != 15 || in == out || !t.between(ni, in) || !t.between(ni, out) {
+	if t.Matter() || row[0] != 15 || !t.turns(ni, in, out) {
 		return
 	}
 	t.left.found = append(t.left.found, forward.LaneKey{Node: t.Fabric.Nodes[ni].Info.NodeGUID, In: in, Out: out})
@@ -88,8 +91,41 @@ func (t *Tables) judge(it work.Item, row *smp.SLtoVL) {
 // mend adds items that set what was found.
 func (t *Tables) mend() {
 	for _, k := range t.left.found {
-		if ni, ok := t.Fabric.Find(k.Node); ok && t.between(ni, k.Out) {
+		if ni, ok := t.Fabric.Find(k.Node); ok {
 			t.Add(work.Make(work.OpSetSL, ni, k.Out, uint32(k.In)))
 		}
+	}
+}
+
+// returned adds items that set tables of the turns from and to a port whose link comes up. A
+// transition leaves out turns of lost links, so what a switch holds there may be a guard of an
+// earlier one. Only tables that are known to differ are set; those of packets to the port only if
+// to says so.
+func (t *Tables) returned(p *topo.Port, to bool) {
+	n := &t.Fabric.Nodes[p.Node]
+	l := t.byNode[n.Info.NodeGUID]
+	if l == nil || !n.IsSwitch() || p.Info.PortState != ib.StateInit {
+		return
+	}
+	ports := int(n.Info.NumPorts) + 1
+	for i := 1; i < ports; i++ {
+		num := uint8(i)
+		if to {
+			t.differs(p.Node, l, num, p.Num)
+		}
+		if t.Fabric.PortOf(p.Node, num).Info.PortState != ib.StateInit {
+			t.differs(p.Node, l, p.Num, num)
+		}
+	}
+}
+
+// differs adds an item for a table of a switch that is known and not as wanted.
+func (t *Tables) differs(ni int32, l *nodeTables, in, out uint8) {
+	row := l.sl[int(in)*(int(t.Fabric.Nodes[ni].Info.NumPorts)+1)+int(out)]
+	if row == 0 || row == unreadable || !t.turns(ni, in, out) || !t.Fabric.PortOf(ni, out).Has(topo.PortLinked) {
+		return
+	}
+	if t.rows.sl[row-1] != t.wantedSL(ni, in, out) {
+		t.Add(work.Make(work.OpSetSL, ni, out, uint32(in)))
 	}
 }

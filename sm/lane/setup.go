@@ -41,6 +41,7 @@ func (t *Tables) Start() {
 		// forwarding tables. They are read when VLs matter again.
 		t.Sweeper.Scope(func(p *topo.Port) {
 			t.setUp = t.setUp && p.Info.PortState != ib.StateInit
+			t.returned(p, true)
 		})
 		if t.FirstSweep {
 			t.suspect()
@@ -50,6 +51,7 @@ func (t *Tables) Start() {
 		t.Sweeper.Scope(func(p *topo.Port) {
 			if p.Info.PortState == ib.StateInit {
 				t.port(p)
+				t.returned(p, false)
 			}
 		})
 		t.hosts()
