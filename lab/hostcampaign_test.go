@@ -1,6 +1,7 @@
 package lab
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -69,6 +70,9 @@ var meshCables = []struct {
 	port int
 }{{"S2", 2}, {"S1", 3}, {"S2", 3}, {"S3", 3}, {"S4", 3}, {"S5", 3}, {"S6", 3}}
 
+// queryTimeout is how long hosts wait for an answer at first, at most twice as long later.
+const queryTimeout = 20 * time.Millisecond
+
 // hostTrial is one schedule.
 type hostTrial struct {
 	*hostbed
@@ -102,6 +106,7 @@ func newHostTrial(t *testing.T, seed uint64, sum *hostTally) *hostTrial {
 	hc.Sender.Retries = []uint8{1, 3, 7, 7}[r.IntN(4)]
 	hc.Repath.Method = repath.Method(r.IntN(2))
 	hc.Repath.Retry = 100 * time.Millisecond
+	hc.MAD = mad.Config{Timeout: queryTimeout, MaxTimeout: 2 * queryTimeout, Retries: 4}
 	if hc.CM = r.IntN(3) == 0; hc.CM {
 		hc.Repath.ArmLimit = 50 * time.Millisecond
 	}
@@ -316,11 +321,19 @@ func (x *hostTrial) judgeEnd(s *campaignStream, st rc.Status, at Time) {
 	}
 }
 
-// answers are what the SA tells for all connections that have not ended, and wrong is one
-// that has another path; "": none.
+// answers are what the SA tells for all connections that have not ended, "" if it cannot
+// tell all hosts; and wrong is a connection that has another path, "": none.
 func (x *hostTrial) answers() (all, wrong string) {
 	if x.Manager.Dead || !x.Manager.Up() {
 		return "", "the subnet is not up"
+	}
+	sm, node := x.Manager.ep.LID(), x.Fabric.Find(x.Manager.Node)
+	for _, h := range x.hosts {
+		_, there := x.Sim.Trace(x.Fabric.Find(h.Name), 1, sm, 0)
+		_, back := x.Sim.Trace(node, 0, h.ep.LID(), 0)
+		if err := errors.Join(there, back); err != nil {
+			return "", "no datagrams between the manager and a host: " + err.Error()
+		}
 	}
 	var b strings.Builder
 	for _, s := range x.streams {
@@ -341,7 +354,7 @@ func (x *hostTrial) answers() (all, wrong string) {
 			}
 		}
 	}
-	return b.String(), wrong
+	return b.String() + ".", wrong
 }
 
 func pathIn(p *wire.PathRecord) rc.Path { return rc.Path{DLID: p.DLID, SL: p.SL} }
