@@ -106,6 +106,8 @@ var rules = []rule{
 	{"sim/host/repath", []string{"sim/host/adapter", "sim/host/rc", "sim/host/saclient", "mad", "ib/..."}, true, "a handler takes notices and changes queue pairs; managers and ports are behind interfaces"},
 	{"sim/host/comm", []string{"sim/host/adapter", "sim/host/rc", "mad", "ib/..."}, true, "connections are agreed on by datagrams; ports and the SA are the caller's"},
 	{"sim/host/rds", []string{"mad", "ib/..."}, true, "when ends connect again is a matter of times and draws; requests and queries are the caller's"},
+	{"sim/hypervisor", []string{"sim/hypervisor/...", "sim/host/...", "sim/dataplane", "ib/..."}, true, "a migration decides; functions, managers and the memory's path are behind an interface"},
+	{"sim/hypervisor/suspend", []string{"sim/host/adapter", "sim/host/rc", "sim/dataplane", "ib/..."}, true, "processes and peers suspend connections, and know nothing of what migrates"},
 	{"sim/hypervisor/precopy", nil, true, "the copy of a memory is pages and times: whoever moves the bytes, in whichever time"},
 	{"sim/live", []string{"sim", "mad", "fabric", "ib/..."}, false, "an edge of the simulator"},
 	{"sim/ibsimd", []string{"sim", "sim/live", "mad", "fabric", "ib/..."}, false, "an edge of the simulator"},
