@@ -1,0 +1,173 @@
+package lab
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"heddle/ib"
+	"heddle/sim/host/adapter"
+	"heddle/sim/host/rc"
+	hv "heddle/sim/hypervisor"
+	"heddle/vm"
+)
+
+// Move is a live migration of a Machine.
+type Move struct {
+	*hv.Migration
+	m        *Machine
+	from, to int
+	carrier  *hv.Carrier
+	replied  error
+	// Sent and Sets are the packets and Sets that the manager sent meanwhile, Blocks the
+	// blocks of forwarding tables that switches wrote; valid when it has ended.
+	Sent, Sets, Blocks int
+	began              time.Duration
+	ended              bool
+}
+
+// Migrate begins the migration of the machine to a host. The hypervisors' connection
+// has options o and sender s.
+func (m *Machine) Migrate(to int, c hv.Config, o adapter.Options, s rc.Sender) (*Move, error) {
+	h := m.h
+	c.Way = h.way
+	v := &Move{m: m, from: m.host, to: to, began: h.now()}
+	a, b := h.Adapters[m.host], h.Adapters[to]
+	var err error
+	if v.carrier, err = hv.OpenCarrier(a, b, o, s, h.path(m.host, b.LID()), h.path(to, a.LID())); err != nil {
+		return nil, err
+	}
+	if v.Migration, err = hv.New(c, v); err != nil {
+		return nil, err
+	}
+	v.Session = m.Session
+	for _, x := range m.Streams {
+		v.Connections = append(v.Connections, x.Mine)
+	}
+	v.Sent, v.Sets, v.Blocks = -h.Manager.Sent, -h.Manager.Writes, -int(h.Sim.Stats().LFTSets)
+	v.Start()
+	v.watch()
+	return v, nil
+}
+
+// watch waits for the end of the migration, and ends what is left of it.
+func (v *Move) watch() {
+	h := v.m.h
+	switch {
+	case !v.Done():
+		h.after(time.Millisecond, v.watch)
+		return
+	case v.Err() != nil && v.migrating(): // it failed before the manager had to act
+		h.Manager.DoVM(func(int, *vm.Reply) {}, vm.RollBack{Name: v.m.Name})
+	}
+	v.carrier.Close()
+	v.Sent, v.Sets, v.Blocks = v.Sent+h.Manager.Sent, v.Sets+h.Manager.Writes, v.Blocks+int(h.Sim.Stats().LFTSets)
+	v.ended = true
+}
+
+func (v *Move) migrating() bool {
+	i := v.m.Interface()
+	return i != nil && i.State == vm.Migrating
+}
+
+// Ended reports whether it has ended and been counted.
+func (v *Move) Ended() bool { return v.ended }
+
+// Began is its time 0 by Now.
+func (v *Move) Began() time.Duration { return v.began }
+
+func (h *Machines) now() time.Duration { return h.Sim.Now().Sub(h.began) }
+
+// Now implements hv.Site.
+func (v *Move) Now() time.Duration { return v.m.h.now() }
+
+// After implements hv.Site.
+func (v *Move) After(d time.Duration, fn func()) { v.m.h.after(d, fn) }
+
+// Reserve implements hv.Site: the manager's migrate.
+func (v *Move) Reserve(done func(error)) {
+	called := false
+	v.m.h.Manager.DoVM(func(_ int, r *vm.Reply) {
+		if !called {
+			called = true
+			done(r.Err)
+		}
+	}, vm.Migrate{Name: v.m.Name, To: v.m.h.place(v.to, v.m.index)})
+}
+
+// Send implements hv.Site.
+func (v *Move) Send(bytes int) { v.carrier.Send(bytes) }
+
+// Arrived implements hv.Site.
+func (v *Move) Arrived() int64 { return v.carrier.Arrived() }
+
+// Broken implements hv.Site.
+func (v *Move) Broken() error { return v.carrier.Broken() }
+
+// Stop implements hv.Site.
+func (v *Move) Stop() {
+	for _, p := range v.m.programs {
+		p.Pause()
+	}
+}
+
+// Run implements hv.Site.
+func (v *Move) Run() {
+	for _, p := range v.m.programs {
+		p.Continue()
+	}
+}
+
+// Unplug implements hv.Site.
+func (v *Move) Unplug() error { return v.m.h.Sim.DetachVM(v.m.Name) }
+
+// Plug implements hv.Site.
+func (v *Move) Plug(back bool) error {
+	if v.m.host = v.to; back {
+		v.m.host = v.from
+	}
+	return v.m.plug(v.m.host)
+}
+
+// errRolledBack is why a migration failed that the manager has rolled back.
+var errRolledBack = errors.New("lab: the manager has rolled the migration back")
+
+// settleLimit is how long a hypervisor waits for the manager.
+const settleLimit = 30 * time.Second
+
+// Settle implements hv.Site: the manager's finish, or its rollback.
+func (v *Move) Settle(done func(error)) {
+	back := v.m.host == v.from
+	var op vm.Op = vm.Finish{Name: v.m.Name}
+	if back {
+		op = vm.RollBack{Name: v.m.Name}
+	}
+	v.replied = nil
+	if !back || v.migrating() {
+		v.m.h.Manager.DoVM(func(_ int, r *vm.Reply) { v.replied = r.Err }, op)
+	}
+	v.await(done, v.Now()+settleLimit, back)
+}
+
+// await looks until the manager is done.
+func (v *Move) await(done func(error), until time.Duration, back bool) {
+	i := v.m.Interface()
+	switch {
+	case v.m.settled(v.m.host):
+		done(nil)
+	case v.replied != nil && !back:
+		done(v.replied)
+	case !back && i != nil && v.m.settled(v.from):
+		done(fmt.Errorf("%w: %s", errRolledBack, i.Reason))
+	case v.Now() >= until:
+		done(fmt.Errorf("lab: machine %q gets no addresses at host %d: %+v", v.m.Name, v.m.host, i))
+	default:
+		v.After(50*time.Microsecond, func() { v.await(done, until, back) })
+	}
+}
+
+// Ready implements hv.Site.
+func (v *Move) Ready() bool { return v.m.ready() }
+
+// At implements hv.Site.
+func (v *Move) At() (*adapter.Adapter, ib.LID) { return v.m.h.Adapters[v.m.host], v.m.own() }
