@@ -104,6 +104,7 @@ var rules = []rule{
 	{"sim/host/program", []string{"sim/host/adapter", "sim/host/rc", "sim/dataplane", "ib/..."}, true, "programs use connections, and know neither managers nor datagrams"},
 	{"sim/host/saclient", []string{"mad", "ib/..."}, true, "a client of the SA knows datagrams, and no port or fabric"},
 	{"sim/host/repath", []string{"sim/host/adapter", "sim/host/rc", "sim/host/saclient", "mad", "ib/..."}, true, "a handler takes notices and changes queue pairs; managers and ports are behind interfaces"},
+	{"sim/host/ipoib", []string{"sim/host/saclient", "mad", "ib/..."}, true, "an interface takes frames and notices; what carries its datagrams is behind an interface"},
 	{"sim/host/comm", []string{"sim/host/adapter", "sim/host/rc", "mad", "ib/..."}, true, "connections are agreed on by datagrams; ports and the SA are the caller's"},
 	{"sim/host/rds", []string{"mad", "ib/..."}, true, "when ends connect again is a matter of times and draws; requests and queries are the caller's"},
 	{"sim/hypervisor", []string{"sim/hypervisor/...", "sim/host/...", "sim/dataplane", "ib/..."}, true, "a migration decides; functions, managers and the memory's path are behind an interface"},

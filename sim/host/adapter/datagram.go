@@ -24,6 +24,7 @@ type Datagram struct {
 	From    ib.LID
 	QPN     uint32 // of the sender
 	Message uint64
+	More    uint64 // the lower 56 bits, for SendMore
 	Bytes   int
 	Group   ib.LID // multicast LID, 0: it was for this port
 }
@@ -63,12 +64,18 @@ func (s *Socket) QPN() uint32 { return s.qpn }
 // Send sends a datagram of so many bytes, at most the MTU. It is false if the
 // adapter discards it.
 func (s *Socket) Send(to Address, message uint64, bytes int) bool {
+	return s.SendMore(to, message, 0, bytes)
+}
+
+// SendMore is Send with 56 bits more.
+func (s *Socket) SendMore(to Address, message, more uint64, bytes int) bool {
 	m := dataplane.Message{DLID: to.Path.DLID, SL: to.Path.SL, Bytes: bytes + dataplane.OverheadUD}
 	if to.Path.DLID.IsMulticast() {
 		m.Bytes += 40 // the GRH
 	}
 	m.Payload = dataplane.Payload{
-		udSend<<56 | uint64(to.QPN&0xFFFFFF)<<24, uint64(s.qpn)<<40 | uint64(bytes)<<8, message, uint64(to.QKey),
+		udSend<<56 | uint64(to.QPN&0xFFFFFF)<<24 | more>>32&0xFFFFFF, uint64(s.qpn)<<40 | uint64(bytes)<<8, message,
+		more<<32 | uint64(to.QKey),
 	}
 	outer := s.a.enter()
 	ok := s.a.door.Send(s.queue, &m)
@@ -81,7 +88,10 @@ func isDatagram(w *dataplane.Payload) bool { return w[0]>>56 == udSend }
 // datagram hands a datagram to its queue pair; one for a group, to all that have
 // the Q_Key.
 func (a *Adapter) datagram(r *dataplane.Arrived) {
-	d := Datagram{At: r.At, From: r.SLID, QPN: uint32(r.Payload[1]>>40) & 0xFFFFFF, Message: r.Payload[2], Bytes: int(r.Payload[1] >> 8 & 0xFFFF)}
+	d := Datagram{
+		At: r.At, From: r.SLID, QPN: uint32(r.Payload[1]>>40) & 0xFFFFFF, Message: r.Payload[2],
+		More: r.Payload[0]&0xFFFFFF<<32 | r.Payload[3]>>32, Bytes: int(r.Payload[1] >> 8 & 0xFFFF),
+	}
 	qpn, qkey := uint32(r.Payload[0]>>24)&0xFFFFFF, uint32(r.Payload[3])
 	outer := a.enter()
 	defer a.leave(outer)

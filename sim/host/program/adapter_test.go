@@ -97,7 +97,8 @@ func TestDatagrams(t *testing.T) {
 		socks = append(socks, a.Datagrams(7, 0, func(d *adapter.Datagram) { got[i] = append(got[i], *d) }))
 	}
 	to := adapter.Address{Path: rc.Path{DLID: b.hosts[1].LID()}, QPN: socks[1].QPN(), QKey: 7}
-	socks[0].Send(to, 42, 1000)
+	const more = 0xABCDEF_98765432
+	socks[0].SendMore(to, 42, more, 1000)
 	to.QKey = 8
 	socks[0].Send(to, 43, 1000)
 	socks[0].Send(adapter.Address{Path: rc.Path{DLID: mlid}, QKey: 7}, 44, 100)
@@ -105,10 +106,10 @@ func TestDatagrams(t *testing.T) {
 	if len(got[0]) != 0 || len(got[1]) != 2 || len(got[2]) != 1 || b.hosts[1].Count.BadQKey != 1 {
 		t.Fatalf("%v, bad Q_Keys %d", got, b.hosts[1].Count.BadQKey)
 	}
-	if d := got[1][0]; d.Message != 42 || d.Bytes != 1000 || d.QPN != socks[0].QPN() || d.From != b.hosts[0].LID() || d.Group != 0 {
+	if d := got[1][0]; d.Message != 42 || d.More != more || d.Bytes != 1000 || d.QPN != socks[0].QPN() || d.From != b.hosts[0].LID() || d.Group != 0 {
 		t.Errorf("%+v", d)
 	}
-	if d := got[2][0]; d.Message != 44 || d.Group != mlid {
+	if d := got[2][0]; d.Message != 44 || d.More != 0 || d.Group != mlid {
 		t.Errorf("%+v", d)
 	}
 }

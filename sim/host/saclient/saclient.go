@@ -190,6 +190,23 @@ func (k *Client) Subscribe(now mad.Time, trap uint16, done func(now mad.Time, er
 	})
 }
 
+// Join joins a multicast group that exists, as a full member with the GID of a port.
+func (k *Client) Join(now mad.Time, group, port ib.GID, done func(now mad.Time, r wire.MCMemberRecord, err error)) {
+	var m ib.MAD
+	wire.New(&m, ib.MethodSet, wire.AttrMCMemberRecord, 0, wire.MCMemberCompMGID|wire.MCMemberCompPortGID|wire.MCMemberCompJoinState)
+	(&wire.MCMemberRecord{MGID: group, PortGID: port, JoinState: wire.JoinFull}).Put(wire.Data(&m))
+	k.request(now, &m, func(now mad.Time, data []byte, err error) {
+		var r wire.MCMemberRecord
+		if err == nil && len(data) < wire.HeaderLen+wire.MCMemberRecordLen {
+			err = ErrShort
+		}
+		if err == nil {
+			err = r.Decode(data[wire.HeaderLen : wire.HeaderLen+wire.MCMemberRecordLen])
+		}
+		done(now, r, err)
+	})
+}
+
 // Receive takes a packet from the port.
 func (k *Client) Receive(now mad.Time, p *mad.Packet) {
 	k.Count.Received++

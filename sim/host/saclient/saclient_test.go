@@ -86,6 +86,34 @@ func TestUnanswered(t *testing.T) {
 	}
 }
 
+// TestJoin: a join names group and port, and its answer has the group's LID; what is shorter
+// than a record is an error.
+func TestJoin(t *testing.T) {
+	k, w := newClient()
+	group, port := ib.GID{0xFF, 0x12, 15: 1}, ib.GID{0xFE, 0x80, 15: 7}
+	var got wire.MCMemberRecord
+	var failed error
+	done := func(_ mad.Time, r wire.MCMemberRecord, err error) { got, failed = r, err }
+	k.Join(0, group, port, done)
+	var asked wire.MCMemberRecord
+	m := (*ib.MAD)(w.sent[0].Data)
+	if err := asked.Decode(wire.Data(m)[:wire.MCMemberRecordLen]); err != nil || asked.MGID != group || asked.PortGID != port ||
+		asked.JoinState != wire.JoinFull || m.Method() != ib.MethodSet || m.AttrID() != wire.AttrMCMemberRecord {
+		t.Errorf("%+v %v", asked, err)
+	}
+	want := wire.MCMemberRecord{MGID: group, PortGID: port, MLID: 0xC001, QKey: 0xB1B, SL: 2, JoinState: wire.JoinFull}
+	k.Receive(1, answer(&w.sent[0], 0, want.Put))
+	if failed != nil || got != want {
+		t.Errorf("%+v %v", got, failed)
+	}
+	k.Join(2, group, port, done)
+	k.Receive(3, answer(&w.sent[1], 0x0200, nil))
+	var st *StatusError
+	if !errors.As(failed, &st) || st.Status != 0x0200 {
+		t.Errorf("%v", failed)
+	}
+}
+
 // TestRedirect: what was asked of a manager that is dead is asked of its successor.
 func TestRedirect(t *testing.T) {
 	w := &wireOf{}
