@@ -13,17 +13,12 @@ type TCP struct {
 	Rate    int64 // bits/s that one connection reaches, 0: no limit
 	// RTOMin and RTOMax bound the retransmission timer, RTOInitial is the first (RFC 6298).
 	RTOMin, RTOMax, RTOInitial time.Duration
-	// Probe is after how long a segment that the own interface refused is tried again: local
-	// trouble is no sign of congestion, so the timer does not back off (TCP_RESOURCE_PROBE_INTERVAL
-	// of Linux).
-	Probe time.Duration
 }
 
 // TCPDefaults are the values of Linux with segmentation offload.
 func TCPDefaults() TCP {
 	return TCP{
 		Segment: 64000, Window: 4 << 20, RTOMin: 200 * time.Millisecond, RTOMax: 120 * time.Second, RTOInitial: time.Second,
-		Probe: 500 * time.Millisecond,
 	}
 }
 
@@ -44,7 +39,7 @@ type Sender struct {
 	rto            time.Duration
 	backoff        uint
 	timer          mad.Time
-	held           bool // the interface refused; timer says when it is tried again
+	held           bool // the interface refused a segment: nothing is sent before the timer ends
 	pace           mad.Time
 	timed          bool // timedSeq was sent at timedAt, once
 	timedSeq       uint64
@@ -97,14 +92,15 @@ func (s *Sender) ready() mad.Time {
 	return s.pace
 }
 
-// transmit sends a segment and returns its length, 0: the interface refused it.
+// transmit sends a segment and returns its length, 0: the interface refused it. That counts as a
+// loss: Linux has no route while an interface is away, and its timer doubles then as well.
 func (s *Sender) transmit(now mad.Time) int {
 	n := s.left()
 	s.Count.Segments++
 	if !s.stack.dev.Output(now, s.to, &Frame{Kind: Data, Stream: s.id, Seq: s.nxt, Len: n}) {
 		s.Count.Refused++
 		s.back()
-		s.held, s.timer = true, now.Add(s.cfg.Probe)
+		s.held, s.timer = true, now.Add(s.RTO())
 		return 0
 	}
 	if s.nxt < s.high {
@@ -135,11 +131,7 @@ func (s *Sender) back() {
 
 // expire is the end of the timer.
 func (s *Sender) expire(now mad.Time) {
-	s.timer = mad.Never
-	if s.held {
-		s.held = false
-		return
-	}
+	s.timer, s.held = mad.Never, false
 	s.Count.Timeouts++
 	s.back()
 	s.recover = s.high
@@ -170,11 +162,7 @@ func (s *Sender) acknowledged(now mad.Time, upTo uint64) {
 	}
 	s.window = min(s.window+int(upTo-s.una), s.cfg.Window)
 	s.una, s.nxt = upTo, max(s.nxt, upTo)
-	s.backoff, s.dups = 0, 0
-	if s.held {
-		return
-	}
-	s.timer = mad.Never
+	s.backoff, s.dups, s.held, s.timer = 0, 0, false, mad.Never
 	if s.nxt > s.una {
 		s.timer = now.Add(s.RTO())
 	}
