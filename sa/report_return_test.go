@@ -86,3 +86,40 @@ func TestReturnedGID(t *testing.T) {
 		})
 	}
 }
+
+// TestMovedAliasAtDestination: a GUID of a function moves to another shared port. Its new port is
+// notified like all others: its other functions may hold the path to the old LID.
+func TestMovedAliasAtDestination(t *testing.T) {
+	for _, mode := range []sa.Signal{sa.SignalTargeted, sa.SignalRepath} {
+		s := vms()
+		r := newFixture(t, s, sa.Config{Signal: mode})
+		for _, lid := range []ib.LID{3, 4, 5} {
+			r.want(lid, inform(trapNumber(smp.TrapRePath)), 0)
+		}
+		r.reports()
+		for _, lid := range []ib.LID{3, 4, 5} { // a function of each uses it
+			q := wire.PathRecord{SGID: s.GID(s.PortByLID(lid)), DGID: ib.MakeGID(s.Prefix, 0xC1)}
+			r.want(lid, ask(ib.MethodGet, wire.AttrPathRecord, wire.PathCompSGID|wire.PathCompDGID, &q), 0)
+		}
+		there := clone(s)
+		port(there, 5).Aliases = nil
+		there.Finish()
+		r.publish(there) // GUID deleted
+		r.reports()
+		there = clone(there)
+		q := port(there, 4)
+		q.Adapter, q.Info.GUIDCap, q.Aliases = port(s, 5).Adapter, 16, []ib.GUID{0, 0xC1}
+		there.Finish()
+		r.publish(there) // GUID set
+		var told []ib.LID
+		for _, x := range r.reports() {
+			if x.n.TrapNumber != smp.TrapRePath || x.path.DGID.GUID() != 0xC1 {
+				t.Errorf("%v: %+v %+v", mode, x.n, x.path)
+			}
+			told = append(told, ib.LID(x.to))
+		}
+		if slices.Sort(told); !slices.Equal(told, []ib.LID{3, 4, 5}) {
+			t.Errorf("%v: LIDs %v are notified, want 3, 4 and 5", mode, told)
+		}
+	}
+}

@@ -55,7 +55,8 @@ func (x *signals) changes(s *subnet.Snapshot, port int32, f *pathlog.Found) (lis
 	}
 	for i, m := range f.Moved {
 		at := s.PortByGUID(m.GUID)
-		if at < 0 || at == port || i > 0 && f.Moved[i-1].GUID == m.GUID || targeted && !x.mayHold(me, f.Moved, m.GUID) || !s.Share(port, at) {
+		// An alias GUID that came to this port is new to its other functions.
+		if at < 0 || at == port && s.Ports[at].GUID == m.GUID || i > 0 && f.Moved[i-1].GUID == m.GUID || targeted && !x.mayHold(me, f.Moved, m.GUID) || !s.Share(port, at) {
 			continue
 		}
 		if list = append(list, pathReport{gid: ib.MakeGID(s.Prefix, m.GUID)}); len(list) > x.cfg.Signal.most() {
