@@ -127,7 +127,7 @@ func (e saEdge) Unsaved(int) {}
 
 func (e saEdge) Reply(p *mad.Packet) { e.a.send(p.Addr, p.Data) }
 
-func (e saEdge) Report(p *mad.Packet) { e.a.m.sends(p) }
+func (e saEdge) Report(p *mad.Packet) { e.a.raw(p) }
 
 func (e saEdge) Tell(list []sa.Notice) { e.a.m.tellSA(list) }
 

@@ -23,6 +23,7 @@ type administrator struct {
 	buf   []byte
 	each  time.Duration // that a query takes; see Manager.SlowSA
 	free  mad.Time      // when all queries that came are answered
+	watch func(p *mad.Packet)
 }
 
 // ServeSA gives an attached manager a subnet administrator; call it before Start. Its state is
@@ -39,6 +40,9 @@ func (m *Manager) ServeSA(cfg sa.Config, opt sa.Options) {
 // SlowSA has the SA take virtual time for each query, one after the other in the order of
 // their coming; call it after ServeSA.
 func (m *Manager) SlowSA(each time.Duration) { m.sa.each = each }
+
+// WatchSA has fn see every packet of the manager's SA before it is sent.
+func (m *Manager) WatchSA(fn func(p *mad.Packet)) { m.sa.watch = fn }
 
 // View is the state of the manager's SA as queries see it.
 func (m *Manager) View() *sa.View { return m.shared.View.Load() }
@@ -103,13 +107,18 @@ func keep(p *mad.Packet) *mad.Packet {
 
 func noDone(uint64, error) {}
 
-func (a *administrator) raw(p *mad.Packet) { a.m.sends(p) }
+func (a *administrator) raw(p *mad.Packet) {
+	if a.watch != nil {
+		a.watch(p)
+	}
+	a.m.sends(p)
+}
 
 // send sends an answer, by RMPP if it asks for that.
 func (a *administrator) send(to mad.Addr, data []byte) {
 	p := mad.Packet{Addr: to, LocalQP: 1, Data: data}
 	if data[26]&wire.RMPPActive == 0 {
-		a.m.sends(&p)
+		a.raw(&p)
 		return
 	}
 	p.Data = append([]byte(nil), data...)
