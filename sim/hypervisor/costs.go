@@ -77,7 +77,7 @@ func Published() Costs {
 	return Costs{
 		Detach: 500 * time.Millisecond, Attach: 1220 * time.Millisecond, Reconfigure: 700 * time.Millisecond,
 		Save: 50 * time.Millisecond, Load: 50 * time.Millisecond, State: 4 << 20,
-		OutOfBand: 200 * time.Microsecond, Tick: time.Millisecond, Rate: 1.75e9 / 8,
+		OutOfBand: 200 * time.Microsecond, Tick: time.Millisecond, Rate: 1.7e9 / 8,
 	}
 }
 
@@ -120,9 +120,10 @@ func ScaleCopy(c precopy.Config, n int) precopy.Config {
 }
 
 // Outlasts is the calculator for connections whose peers do nothing (IBA §9.9.2.1): how
-// long a path may be away before a requester that sends all the time ends its
-// connection. The last retry leaves that long after the packet that was lost first; it
-// ends a transport timer later.
+// long a path may be away before a requester that waits for each message ends its
+// connection. The last retry leaves that long after the packet that was lost; the
+// connection ends a transport timer later. A requester that goes on sending has the time
+// until its window is full besides, because each packet restarts the timer.
 func Outlasts(timeout, retries uint8) time.Duration {
 	return time.Duration(retries) * 4096 * time.Nanosecond << (timeout & 31)
 }

@@ -51,6 +51,10 @@ type Config struct {
 	Limit time.Duration
 }
 
+// ErrSuspend is why a migration failed one of whose connections did not finish within
+// Config.Limit.
+var ErrSuspend = errors.New("hypervisor: a connection cannot be suspended")
+
 // phase is how far a migration is.
 type phase uint8
 
@@ -67,6 +71,7 @@ const (
 	attaching
 	waiting // until the addresses work
 	reconfiguring
+	reverting // a connection could not be suspended
 	resuming
 	done
 )
@@ -204,9 +209,15 @@ func (m *Migration) advance() {
 			m.Session.Resume(a)
 			m.enter(resuming, "")
 		}
+	case reverting:
+		if m.Session.Step(); m.Session.Settled() {
+			a, _ := m.site.At()
+			m.Session.Resume(a)
+			m.enter(resuming, "")
+		}
 	case resuming:
-		if m.Session.Err() != nil || m.Session.Resumed() {
-			m.end(m.Session.Err())
+		if m.Session.Resumed() {
+			m.end(nil)
 		}
 	}
 }
@@ -246,14 +257,12 @@ func (m *Migration) suspend() {
 func (m *Migration) suspending(now time.Duration) {
 	if m.cfg.Way == ThreeStages {
 		m.Session.Step()
-		switch {
-		case m.Session.Err() != nil:
-			m.end(m.Session.Err())
-			return
-		case !m.Session.Suspended() && now >= m.until:
-			m.end(errors.New("hypervisor: a connection cannot be suspended"))
-			return
-		case !m.Session.Suspended():
+		if !m.Session.Suspended() {
+			if now >= m.until {
+				m.err = ErrSuspend
+				m.Session.Cancel()
+				m.enter(reverting, "not suspended")
+			}
 			return
 		}
 	}

@@ -84,6 +84,7 @@ type link struct {
 	number       uint32     // that the program knows
 	now          Attributes // what stands behind it
 	peer         Attributes
+	dead         bool    // an end is in error: nothing can be done for it
 	there        rc.Path // to the peer
 	sl           ib.SL   // of the path back
 }
@@ -138,7 +139,8 @@ func (s *Session) Messages() int { return s.sent }
 // Peers is how many connections have an end elsewhere that must take part.
 func (s *Session) Peers() int { return len(s.links) }
 
-// Err is why a connection could not be suspended or resumed.
+// Err is why the first connection that has ended by itself could not be suspended or
+// resumed. It is left out, and its process notices as it would have without a migration.
 func (s *Session) Err() error { return s.err }
 
 // tell sends a message out of band.
@@ -157,15 +159,50 @@ func (s *Session) Suspend() {
 	}
 }
 
+// Cancel ends stage 1 where it can still end: a connection that has a path which does
+// not work cannot finish. Those that were suspended, or will be in a moment, are to be
+// resumed when Settled.
+func (s *Session) Cancel() {
+	for _, l := range s.links {
+		switch l.stage {
+		case finishing:
+			s.tell(func() { s.fail(l, l.theirs.Release()) })
+			fallthrough
+		case draining:
+			l.stage = running
+			s.fail(l, l.mine.Release())
+		}
+	}
+}
+
+// Settled reports whether each connection is at work or saved.
+func (s *Session) Settled() bool {
+	for _, l := range s.links {
+		if !l.dead && l.stage != running && l.stage != saved {
+			return false
+		}
+	}
+	return true
+}
+
 // Step looks at the queues of processes that finish what they have posted.
 func (s *Session) Step() {
 	for _, l := range s.links {
+		if l.stage > running && l.stage <= finishing && (l.mine.QP().State() == rc.Error || l.theirs.QP().State() == rc.Error) {
+			s.fail(l, rc.ErrState)
+			s.fail(l, l.mine.Release())
+			s.fail(l, l.theirs.Release())
+			s.table.Destroyed(Pair{l.pid, l.mine.QPN()})
+			l.stage = running
+		}
 		switch {
+		case l.dead:
 		case l.stage == draining && l.mine.QP().Idle():
 			l.stage = telling
 			s.tell(func() {
-				l.theirs.Hold()
-				l.stage = finishing
+				if l.theirs.Hold(); l.stage == telling {
+					l.stage = finishing
+				}
 			})
 		case l.stage == finishing && l.theirs.QP().Idle():
 			l.stage = answering
@@ -182,7 +219,11 @@ func (s *Session) Step() {
 
 // fail notes an error of a connection.
 func (s *Session) fail(l *link, err error) {
-	if err != nil && s.err == nil {
+	if err == nil {
+		return
+	}
+	l.dead = true
+	if s.err == nil {
 		s.err = fmt.Errorf("suspend: queue pair %d of process %d: %w", l.number, l.pid, err)
 	}
 }
@@ -208,7 +249,7 @@ func (s *Session) Resumed() bool { return s.all(running) }
 
 func (s *Session) all(want stage) bool {
 	for _, l := range s.links {
-		if l.stage != want {
+		if !l.dead && l.stage != want {
 			return false
 		}
 	}
@@ -219,7 +260,7 @@ func (s *Session) all(want stage) bool {
 // migrate.
 func (s *Session) Resume(a *adapter.Adapter) {
 	for _, l := range s.links {
-		if l.stage != saved {
+		if l.dead || l.stage != saved {
 			continue
 		}
 		if err := l.mine.Renew(a); err != nil {
