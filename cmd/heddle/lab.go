@@ -92,6 +92,10 @@ path-caching migrates a VM that has RDS connections, with and without its addres
 and path caches: --runs is how often each figure is run, --sizes the number of
 clients of the crowd (2,000); ten seconds.
 
+live-migration migrates virtual machines between three hypervisors in five ways, from
+three stages on shared ports to firmware that saves a function, and shows outages,
+messages and who had to know; a minute.
+
 vftree repeats the hot spots of the vFtree paper: test beds in seconds, and trees of
 648 hosts, some ten seconds of a core for each of 32 points and each of --runs seeds
 (8, as published). For it --sizes 72 are small trees.
