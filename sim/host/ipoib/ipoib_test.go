@@ -59,6 +59,24 @@ func TestResolve(t *testing.T) {
 	}
 }
 
+// TestInside: between two VMs of one adapter the acknowledgment comes while the segment is sent.
+func TestInside(t *testing.T) {
+	w := &world{t: t, inside: true}
+	a, b := w.add(1, Defaults(), 0), w.add(2, Defaults(), 0)
+	w.run(time.Millisecond)
+	r := b.Receive(7)
+	got := tiles(t, r)
+	tcp := TCPDefaults()
+	tcp.Rate = 8e9
+	s := a.Send(7, 2, 0, tcp)
+	w.run(time.Second)
+	w.move(1, time.Second, 2)
+	w.run(time.Second)
+	if gbps := float64(*got) * 8 / 1e9; gbps < 12.5 || s.Count.Fast != 0 || s.Count.Repeated > 70 || r.Count.Early != 0 {
+		t.Errorf("%.3g Gb in 3 s, 1.4 of them cut off; %+v %+v", gbps, s.Count, r.Count)
+	}
+}
+
 // TestNobody: an address that nobody has is asked for three times; frames that wait in vain are
 // dropped, and the timer of the stream backs off.
 func TestNobody(t *testing.T) {

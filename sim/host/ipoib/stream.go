@@ -97,16 +97,9 @@ func (s *Sender) ready() mad.Time {
 func (s *Sender) transmit(now mad.Time) int {
 	n := s.left()
 	s.Count.Segments++
-	if !s.stack.dev.Output(now, s.to, &Frame{Kind: Data, Stream: s.id, Seq: s.nxt, Len: n}) {
-		s.Count.Refused++
-		s.back()
-		s.held, s.timer = true, now.Add(s.RTO())
-		return 0
-	}
-	if s.nxt < s.high {
-		s.Count.Repeated++
-	} else if !s.timed {
-		s.timed, s.timedSeq, s.timedAt = true, s.nxt, now
+	at, high := s.nxt, s.high
+	if at >= high && !s.timed {
+		s.timed, s.timedSeq, s.timedAt = true, at, now
 	}
 	s.nxt += uint64(n)
 	s.high = max(s.high, s.nxt)
@@ -115,6 +108,17 @@ func (s *Sender) transmit(now mad.Time) int {
 	}
 	if s.cfg.Rate > 0 {
 		s.pace = max(s.pace, now).Add(transferTime(n, s.cfg.Rate))
+	}
+	// The acknowledgment may come during the call, if the receiver is in the same adapter.
+	if !s.stack.dev.Output(now, s.to, &Frame{Kind: Data, Stream: s.id, Seq: at, Len: n}) {
+		s.Count.Refused++
+		s.high = high
+		s.back()
+		s.held = true
+		return 0
+	}
+	if at < high {
+		s.Count.Repeated++
 	}
 	return n
 }
