@@ -96,6 +96,10 @@ live-migration migrates virtual machines between three hypervisors in five ways,
 three stages on shared ports to firmware that saves a function, and shows outages,
 messages and who had to know; a minute.
 
+vm-signalling migrates VMs with IPoIB between servers, with and without notices, and
+counts the messages of the SA. --runs is how many migrations are compared with
+Ethernet; half a minute.
+
 vftree repeats the hot spots of the vFtree paper: test beds in seconds, and trees of
 648 hosts, some ten seconds of a core for each of 32 points and each of --runs seeds
 (8, as published). For it --sizes 72 are small trees.
@@ -112,6 +116,7 @@ equations, or is computed here, is called so.`,
   heddle lab run host-reconfiguration --runs 1 --out results
   heddle lab run path-caching --out results
   heddle lab run vftree --sizes 72 --runs 2
+  heddle lab run vm-signalling --out results
   heddle lab run sa-flood --sizes 5 --out results
   heddle lab run vswitch-reconfiguration --sizes 324,648 --out results
   heddle lab run change-assimilation --runs 1 --out results`,

@@ -54,6 +54,7 @@ func All() []Experiment {
 		{"deadlock", "A ring that stands still, and what a transition plan does about it (2014)", Deadlock},
 		{"host-reconfiguration", "Connections that follow a reroute to other service levels (2014)", HostReconfiguration},
 		{"live-migration", "Virtual machines that migrate live, in five ways (2014)", LiveMigration},
+		{"vm-signalling", "Peers learn that a VM that migrated has another LID (2014)", VMSignalling},
 		{"vftree", "Hot spots, and lanes by pair of leaves of a fat tree (2011)", VFTree},
 		{"engines", "What traffic gets on the routes of each engine: trees, a damaged tree, a torus, a dragonfly", Engines},
 		{"path-caching", "A VM with RDS connections migrates, with and without path caches (2015)", PathCaching},
