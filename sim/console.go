@@ -44,7 +44,7 @@ func init() {
 		{"describe", `A "TEXT"`, "change a node's description", (*Subnet).cmdDescribe},
 		{"hypervisor", `A[p] shared|vswitch|vport N [own]`, "give a host N virtual functions, VPorts with LIDs of their own", (*Subnet).cmdHypervisor},
 		{"vport", `up|down A[p] INDEX | lid A[p] INDEX own|BY | [A[p]]`, "bring a virtual function up or down, choose whose LID it uses, or list them", (*Subnet).cmdVPort},
-		{"vm", `place NAME A[p] INDEX [GUID] [own] | move NAME A[p] INDEX | detach|remove NAME | [NAME]`, "place, migrate and remove VMs, or list them", (*Subnet).cmdVM},
+		{"vm", `place NAME A[p] INDEX [GUID] [own] | move|ready NAME A[p] INDEX | stop|switch|resume|unready|detach|remove NAME | [NAME]`, "place, migrate (live: ready, stop, switch, resume) and remove VMs, or list them", (*Subnet).cmdVM},
 		{"probe", `FROM TO [PKEY]`, "send a packet, between VMs, ports A[p] and functions A[p].INDEX, to a GID or LID", (*Subnet).cmdProbe},
 		{"traffic", `start PATTERN [PACKETS/S] | stop [N] | [list]`, "send packets between hosts, at rates that this machine simulates in real time", (*Subnet).cmdTraffic},
 		{"stats", ``, "print the counters of the subnet", (*Subnet).cmdStats},

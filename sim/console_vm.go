@@ -123,6 +123,12 @@ func (s *Subnet) listVPorts(out *strings.Builder, p int32) {
 	}
 }
 
+// vmVerbs are the commands about a VM alone.
+var vmVerbs = map[string]func(*Subnet, string) error{
+	"detach": (*Subnet).DetachVM, "remove": (*Subnet).RemoveVM, "stop": (*Subnet).StopVM, "resume": (*Subnet).ResumeVM,
+	"switch": (*Subnet).SwitchVM, "unready": (*Subnet).UnreadyVM,
+}
+
 func (s *Subnet) cmdVM(a []string, out *strings.Builder) error {
 	verb := ""
 	if len(a) > 1 {
@@ -141,14 +147,15 @@ func (s *Subnet) cmdVM(a []string, out *strings.Builder) error {
 		}
 		s.printVM(out, name)
 		return nil
-	case verb == "detach" && len(a) == 2:
-		return s.DetachVM(unquote(a[1]))
-	case verb == "remove" && len(a) == 2:
-		return s.RemoveVM(unquote(a[1]))
-	case verb == "move" && len(a) == 4:
+	case vmVerbs[verb] != nil && len(a) == 2:
+		return vmVerbs[verb](s, unquote(a[1]))
+	case (verb == "move" || verb == "ready") && len(a) == 4:
 		to, err := s.functionOf(a[2], a[3])
 		if err != nil {
 			return err
+		}
+		if verb == "ready" {
+			return s.ReadyVM(unquote(a[1]), to)
 		}
 		return s.MoveVM(unquote(a[1]), to)
 	case verb == "place" && len(a) >= 4 && len(a) <= 6:
@@ -180,8 +187,15 @@ func (s *Subnet) printVM(out *strings.Builder, name string) {
 		out.WriteString(" nowhere\n")
 		return
 	}
-	fmt.Fprintf(out, " on %q[%d] VF %d %v lid %v gid %v pkeys %v\n", s.f.Nodes[st.At.Node].ID, st.At.Port, st.At.Index,
+	fmt.Fprintf(out, " on %q[%d] VF %d %v lid %v gid %v pkeys %v", s.f.Nodes[st.At.Node].ID, st.At.Port, st.At.Index,
 		st.State, st.LID, st.GID, st.PKeys)
+	if st.Stopped {
+		out.WriteString(" stopped")
+	}
+	if st.Next.Node >= 0 {
+		fmt.Fprintf(out, " ready %s", s.vfName(st.Next))
+	}
+	out.WriteByte('\n')
 }
 
 // place is the function or port that a word names: a VM, A[p], or A[p].INDEX.

@@ -31,6 +31,10 @@ func (s *Subnet) deliver(f *flight) {
 			s.drop(f, DropKey)
 			return
 		}
+		if f.dvp.absent() {
+			s.drop(f, DropStopped)
+			return
+		}
 	} else if !f.smp && (!f.local || f.svp != nil) && !s.checkPKey(ep, f) {
 		s.drop(f, DropKey)
 		return

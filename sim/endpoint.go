@@ -313,7 +313,7 @@ func (e *Endpoint) GIDs(b []ib.GID) []ib.GID {
 // or TrapRepress) keep their ID. A directed-route SMP must be as its originator
 // would write it: HopPointer 0, or HopCount+1 for a response.
 func (e *Endpoint) Send(p *mad.Packet) {
-	if e.gone {
+	if e.gone || e.vp.absent() {
 		return
 	}
 	s := e.s

@@ -74,12 +74,13 @@ const (
 	DropSL                          // SL mapped to VL15
 	DropLife                        // head of queue life, stalled lane, or lifetime in a switch
 	DropVPort                       // virtual function: SMP, SL outside its mask, or no GRH where it needs one
+	DropStopped                     // the VM is stopped, or on its way to this function
 	numDropReasons
 )
 
 var dropNames = [numDropReasons]string{
 	"random", "link", "state", "node", "route", "no-lid", "loop", "key",
-	"version", "mute", "queue", "nobody", "unmatched", "sl", "lifetime", "vport",
+	"version", "mute", "queue", "nobody", "unmatched", "sl", "lifetime", "vport", "stopped",
 }
 
 func (r DropReason) String() string {

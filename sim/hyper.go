@@ -327,8 +327,11 @@ func (s *Subnet) SetVFs(node string, port, n int) error {
 	}
 	for i := n + 1; i <= int(h.top); i++ {
 		v := &h.vps[i]
-		if v.vm != nil {
-			s.detach(v.vm)
+		switch m := v.vm; {
+		case m != nil && m.next == v:
+			s.unready(m)
+		case m != nil:
+			s.detach(m)
 		}
 		s.setVirtLink(v, false)
 	}

@@ -81,6 +81,10 @@ func (s *Subnet) Probe(from VF, to mad.Addr, key ib.PKey) (*Probe, error) {
 		p.Done, p.Lost, p.LostAt = true, DropKey, fabric.Ref{Node: s.ports[port].dev, Port: s.ports[port].num}
 		return p, nil
 	}
+	if v.absent() {
+		p.Done, p.Lost, p.LostAt = true, DropStopped, fabric.Ref{Node: s.ports[port].dev, Port: s.ports[port].num}
+		return p, nil
+	}
 	to.PKeyIndex = uint16(idx)
 	f := s.newFlight()
 	clear(f.mad[:])

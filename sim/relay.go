@@ -133,7 +133,7 @@ func (s *Subnet) deliverGroup(h *hyper, f *flight) {
 		if i == 0 {
 			v = nil
 		}
-		if !s.listens(h, v, f) {
+		if v.absent() || !s.listens(h, v, f) {
 			continue
 		}
 		if v != nil && (s.vstate(v) != ib.StateActive || !s.checkVPortPKey(v, f)) ||

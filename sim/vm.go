@@ -9,10 +9,12 @@ import (
 
 // vm is a virtual machine: a set of programs that move together.
 type vm struct {
-	name string
-	o    VMOptions
-	at   *vport // nil: on no function, as during a migration
-	eps  []*Endpoint
+	name    string
+	o       VMOptions
+	at      *vport // nil: on no function, as during a migration
+	next    *vport // ReadyVM: the function to which it may be switched; nil: none
+	stopped bool   // StopVM
+	eps     []*Endpoint
 }
 
 // VMOptions is what a hypervisor configures for a VM at any location.
@@ -30,12 +32,15 @@ type VMOptions struct {
 
 // VMState is the location of a VM and its addresses there.
 type VMState struct {
-	Name  string
-	At    VF // Node is -1 if it is on no function
-	State ib.PortState
-	LID   ib.LID // 0: none yet
-	GID   ib.GID
-	PKeys []ib.PKey // the keys in its table, without empty entries
+	Name string
+	At   VF // Node is -1 if it is on no function
+	Next VF // the function that ReadyVM prepared; Node is -1 if there is none
+	// Stopped: its programs neither send nor receive.
+	Stopped bool
+	State   ib.PortState
+	LID     ib.LID // 0: none yet
+	GID     ib.GID
+	PKeys   []ib.PKey // the keys in its table, without empty entries
 }
 
 // PlaceVM starts a VM on a free virtual function, or places one that DetachVM
@@ -98,10 +103,15 @@ func (v *vport) settle(m *vm) {
 // initial state, except for what managers wrote. The VM's endpoints stay with
 // it, silent, until it is placed again.
 func (s *Subnet) detach(m *vm) {
-	v := m.at
+	s.unready(m)
+	s.vacate(m.at)
+	m.at = nil
+}
+
+// vacate takes the VM off v.
+func (s *Subnet) vacate(v *vport) {
 	s.setVirtLink(v, false)
-	m.at, v.vm = nil, nil
-	v.allow = nil
+	v.vm, v.allow = nil, nil
 	if v.h.Model == VPorts {
 		v.guid, v.own = v.first, v.h.OwnLIDs
 		v.h.reindex()
@@ -144,7 +154,7 @@ func (s *Subnet) MoveVM(name string, to VF) error {
 	if v == m.at {
 		return nil
 	}
-	if v.vm != nil {
+	if v.vm != nil && v.vm != m { // or it is ready for the VM
 		return fmt.Errorf("sim: VM %q: %s VF %d is taken by VM %q", name, s.portName(v.h.port), v.idx, v.vm.name)
 	}
 	s.detach(m)
@@ -176,8 +186,10 @@ func (s *Subnet) ShowPKeys(name string, keys []ib.PKey) error {
 		return fmt.Errorf("sim: no VM %q", name)
 	}
 	m.o.PKeys = slices.Clone(keys)
-	if m.at != nil {
-		m.at.allow = m.o.PKeys
+	for _, v := range []*vport{m.at, m.next} {
+		if v != nil {
+			v.allow = m.o.PKeys
+		}
 	}
 	return nil
 }
@@ -203,7 +215,10 @@ func (s *Subnet) VM(name string) (st VMState, ok bool) {
 	if m == nil {
 		return st, false
 	}
-	st = VMState{Name: name, At: VF{Node: -1}}
+	st = VMState{Name: name, At: VF{Node: -1}, Next: VF{Node: -1}, Stopped: m.stopped}
+	if m.next != nil {
+		st.Next = s.ref(m.next)
+	}
 	if v := m.at; v != nil {
 		st.At, st.State, st.LID, st.GID = s.ref(v), s.vstate(v), s.lidOf(v), s.vgid(v, 0)
 		for i := range s.pkeyCap(v.h.port) {
