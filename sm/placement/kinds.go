@@ -102,6 +102,7 @@ func (vPorts) wanted(m *Machine, r vport.Ref, l *placement) vport.Want {
 	w := vport.Want{Up: g != 0}
 	if l := m.byGUID[g]; l != nil {
 		w.Up, w.Aliases = l.implied || l.target() == p, l.Aliases
+		w.Away = !w.Up && m.leaves[p] == l
 	}
 	if k := v.Info().LIDByVPortIndex; k != 0 {
 		if u := r.Adapter.VPort(k); u != nil && u.Info().LIDRequired {

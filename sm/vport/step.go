@@ -335,7 +335,7 @@ func (m *Manager) set(r Ref, want *Want, hold, keys bool) {
 	case !want.Up:
 		// One that is up with the right address stays up: a new manager has not
 		// routed its LID yet, and it may well work.
-		if !wrong {
+		if !wrong && (!want.Away || v.state < ib.StateArmed) {
 			return
 		}
 		if v.state >= ib.StateArmed {

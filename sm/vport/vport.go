@@ -251,13 +251,14 @@ type Want struct {
 	LID  ib.LID  // of its own; 0: none
 	GUID ib.GUID // vSwitch only: that it is to be known by; 0: the one it was made with
 	Up   bool    // may be brought to Active (its LID, if it is to have one, is routed)
+	Away bool    // the GUID that it shows belongs to another function: it is taken down
 	// Aliases are the GUIDs from index 1 of its GUID table on.
 	Aliases []ib.GUID
 }
 
 // same reports whether two wants are equal.
 func (w *Want) same(o *Want) bool {
-	return w.LID == o.LID && w.GUID == o.GUID && w.Up == o.Up && slices.Equal(w.Aliases, o.Aliases)
+	return w.LID == o.LID && w.GUID == o.GUID && w.Up == o.Up && w.Away == o.Away && slices.Equal(w.Aliases, o.Aliases)
 }
 
 // New returns a manager that knows of no adapter.
