@@ -25,6 +25,7 @@ var (
 // from many goroutines.
 type Machines interface {
 	Memberships
+	Migrations
 	// VMs lists interfaces by name, a page of them.
 	VMs(f VMFilter) (VMList, error)
 	// VM is one interface; the error is vm.ErrNotFound if there is none.
@@ -66,6 +67,9 @@ type VM struct {
 	Lease      string   `json:"lease" doc:"the same as placement, under the name of version 0.1"`
 	Reason     string   `json:"reason,omitempty" doc:"why it waits, was refused or was rolled back"`
 	Waiting    bool     `json:"waiting,omitempty" doc:"the request is stored and will be carried out"`
+	Blocks     int      `json:"lft_blocks,omitempty" doc:"that its last move wrote to switches; not stored"`
+	// Migration is what a driver of hypervisors reported of the last one.
+	Migration *VMMigration `json:"migration,omitempty" doc:"the last migration, as the driver of its hypervisors reported it; not stored"`
 }
 
 // VMKey is a P_Key that an interface has.
@@ -355,6 +359,7 @@ func machines(a huma.API, m Machines) {
 		return reply(r), nil
 	})
 	changeMachines(a, m)
+	migrations(a, m)
 }
 
 func changeMachines(a huma.API, m Machines) {

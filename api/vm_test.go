@@ -23,6 +23,7 @@ type fakeMachines struct {
 	filter  VMFilter
 	standby error
 
+	progress  []VMProgress
 	performed []vm.Op
 	reply     func(vm.Op) error
 }
@@ -52,6 +53,18 @@ func (f *fakeMachines) VPorts() []VPort {
 
 func (f *fakeMachines) PartitionReady(k string) (PartitionReady, error) {
 	return PartitionReady{PKey: k}, f.refused
+}
+
+func (f *fakeMachines) VMChanges(_ context.Context, since string) (VMChanges, error) {
+	return VMChanges{Since: since + "1", Reset: since == ""}, f.refused
+}
+
+func (f *fakeMachines) SetMigration(name string, p VMProgress) error {
+	if name == "gone" {
+		return fmt.Errorf("%q: %w", name, vm.ErrNotFound)
+	}
+	f.progress = append(f.progress, p)
+	return f.refused
 }
 
 func (f *fakeMachines) Interfaces() *vm.View { return f.view }

@@ -138,7 +138,9 @@ func (d *Daemon) VM(name string) (api.VM, error) {
 	if !ok {
 		return api.VM{}, fmt.Errorf("%w: %q", vm.ErrNotFound, name)
 	}
-	return show.VM(d.Snapshot(), x), nil
+	v := show.VM(d.Snapshot(), x)
+	v.Migration = d.migrations.of(name)
+	return v, nil
 }
 
 func (d *Daemon) Pools() api.VMPools { return show.Pools(d.Interfaces()) }

@@ -145,7 +145,9 @@ type Daemon struct {
 	// Rung when something waits in shared for a loop:
 	smMail, saMail, vmMail bell
 
-	vm vmSide // the address manager
+	vm         vmSide // the address manager
+	feed       *feed
+	migrations migrations
 }
 
 // New prepares a daemon; nothing runs yet.
@@ -187,6 +189,7 @@ func New(cfg Config) *Daemon {
 	}
 	d.shared.WakeSM, d.shared.WakeSA, d.shared.WakeVM = d.smMail.ring, d.saMail.ring, d.vmMail.ring
 	d.shared.Standing = cfg.Groups
+	d.feed = newFeed(&d.migrations)
 	d.options.Store(cfg.SA)
 	d.sa.workers = make([]answerStats, d.cores)
 	d.sa.tables = make([]answerStats, min(maxTableWorkers, max(1, d.cores-1)))

@@ -48,7 +48,10 @@ func (l *vmLoop) Now() mad.Time { return l.d.now() }
 
 func (l *vmLoop) Apply(ops []store.Op) error { return l.d.cfg.Store.Apply(ops) }
 
-func (l *vmLoop) Published(*vm.View) { l.d.vm.published() }
+func (l *vmLoop) Published(v *vm.View) {
+	l.d.feed.published(v)
+	l.d.vm.published()
+}
 
 func (l *vmLoop) Answered(op vm.Op, r *vm.Reply, took time.Duration) { l.d.vm.stats.add(op, r, took) }
 

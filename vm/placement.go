@@ -65,6 +65,7 @@ func (c *Core) settle(e *entry, r *subnet.PlacementReport) {
 			n.why = ""
 			if doing == DoingFinish {
 				n.State, n.Place, n.Dest, n.last = Attached, n.Dest, subnet.Place{}, finished
+				n.Blocks = r.SMPs
 			}
 		case DoingDetach:
 			n.State, n.Place, n.Dest, n.last, n.why = Detached, subnet.Place{}, subnet.Place{}, noMigration, ""

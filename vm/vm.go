@@ -108,6 +108,7 @@ type Interface struct {
 	// Placement is the last state that the subnet manager reported; not stored.
 	Placement subnet.PlacementState
 	Reason    string // why it waits, was refused, or was rolled back
+	Blocks    int    // LFT blocks that its last move wrote; not stored
 }
 
 // Errors of operations. They are wrapped in a text that names the interface or value, and what

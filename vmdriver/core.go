@@ -17,7 +17,8 @@ type Core struct {
 	ready   bool // the inventory is known
 	online  bool // and the manager's notices are read
 	listing bool
-	again   bool // list again when the list under way has come
+	again   bool     // list again when the list under way has come
+	relist  mad.Time // when to list again, as the last list was not answered; 0: not
 	ports   map[ib.GUID]bool
 	records map[string]*record
 	late    map[string]*record // those with a deadline
@@ -125,7 +126,7 @@ func (c *Core) list() {
 		c.again = true
 		return
 	}
-	c.listing, c.again = true, false
+	c.listing, c.again, c.relist = true, false, 0
 	for _, r := range c.records {
 		r.stamp = 0
 	}
@@ -141,6 +142,9 @@ func (c *Core) status(r *record, e Status) {
 		if e.Gone { // nothing else can be tried
 			r.retry = c.now.Add(10 * c.cfg.Retry)
 		}
+	}
+	if r.guest.Phase == Copied && was.Phase != Copied {
+		r.stale = true // it is stopped only while the manager answers
 	}
 	switch {
 	case e.Gone || r.guest.Phase < Stopping:
@@ -201,8 +205,8 @@ func (c *Core) answer(e *Answer) {
 func (c *Core) listed(e *Answer) {
 	c.listing = false
 	if e.Result != Done {
-		c.again = false
-		return // the shell connects again
+		c.relist = c.now.Add(c.cfg.Retry)
+		return
 	}
 	there := map[string]bool{}
 	for i := range e.List {

@@ -124,6 +124,26 @@ func TestManagerGone(t *testing.T) {
 	}
 }
 
+// TestManagerGoneBefore: while the manager does not answer, a VM that could be stopped runs on.
+func TestManagerGoneBefore(t *testing.T) {
+	w := begin(t, 8)
+	w.migrate("web", Place{2, 1})
+	for w.vms["web"].Phase != Copying {
+		w.run(time.Millisecond)
+	}
+	w.killManager()
+	w.run(10 * time.Second)
+	if g := w.vms["web"]; g.Phase != Copied || g.At != (Place{1, 1}) {
+		w.fail("%+v", g.Guest)
+	}
+	w.startManager()
+	w.run(2 * time.Second)
+	w.settled()
+	if w.vms["web"].At != (Place{2, 1}) {
+		w.fail("it is at %v", w.vms["web"].At)
+	}
+}
+
 // TestEmptyStore: a manager that lost its store does not end VMs.
 func TestEmptyStore(t *testing.T) {
 	w := begin(t, 6)

@@ -9,7 +9,7 @@ import (
 // begin notes that a migration of r to a place begins.
 func (c *Core) begin(r *record, to Place) {
 	if r.wanted.Stage.Over() || r.wanted.Stage == "" || r.wanted.To != to {
-		r.wanted = Progress{Stage: StageCopying, From: r.guest.At, To: to}
+		r.wanted = Progress{Stage: StageCopying, From: r.guest.At, To: to, Copy: Copy{Memory: r.guest.Copy.Memory}}
 		r.unsent = true
 	}
 }
@@ -80,7 +80,13 @@ func (c *Core) timers() {
 			c.decide(r)
 		}
 	}
+	if c.relist != 0 && c.now >= c.relist {
+		c.list()
+	}
 	c.out.Timer = mad.Never
+	if c.relist != 0 {
+		c.out.Timer = c.relist
+	}
 	for _, r := range c.late {
 		c.out.Timer = min(c.out.Timer, r.due)
 	}

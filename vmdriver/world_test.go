@@ -383,7 +383,7 @@ func (w *world) call(me int, c Call) {
 	}
 	w.soon(2, func() {
 		life := w.up
-		if life == 0 {
+		if life == 0 || w.rng.IntN(50) == 0 {
 			answer(Answer{Result: Unknown})
 			return
 		}

@@ -24,7 +24,7 @@ func VM(s *subnet.Snapshot, x *vm.Interface) api.VM {
 	out := api.VM{
 		Name: x.Name, State: x.State.String(), GUIDKind: x.GUIDKind.String(), Dynamic: x.GUIDKind == vm.PoolGUID, LIDKind: x.LIDKind.String(), LID: int(x.LID),
 		Pinned: x.Pinned, Mode: x.Mode.String(), Keys: make([]api.VMKey, len(x.Keys)), Doing: x.Doing, Placement: x.Placement.String(), Reason: x.Reason,
-		Hypervisor: placeRow(s, x.Place), Dest: placeRow(s, x.Dest),
+		Hypervisor: placeRow(s, x.Place), Dest: placeRow(s, x.Dest), Blocks: x.Blocks,
 	}
 	if x.Place == (subnet.Place{}) && x.Dest == (subnet.Place{}) && x.Doing == "" {
 		out.Placement = "none" // regardless of the last report: it is on no function, and none is requested

@@ -140,21 +140,41 @@ func (o *ctlOptions) ask(cmd *cobra.Command, method, path string, body any, show
 	return printJSON(cmd.OutOrStdout(), json.RawMessage(answer))
 }
 
-// call makes one request of the API and returns the body of a successful
-// response.
-func call(ctx context.Context, addr, tokenFile, method, path string, body any) ([]byte, error) {
+// located is the API of a manager.
+type located struct {
+	addr, base, token string
+	transport         *http.Transport
+}
+
+// locate finds the API at an address, or without one that of this user's daemon, and the
+// token that permits changes, if this user may read it.
+func locate(addr, tokenFile string) (m located, err error) {
 	found := ""
 	if addr == "" {
 		addr, found = findAPI()
 	}
-	tr := &http.Transport{}
-	target := "http://" + addr + path
+	m = located{addr: addr, base: "http://" + addr, transport: &http.Transport{}}
 	if sock, ok := strings.CutPrefix(addr, "unix:"); ok {
-		target = "http://localhost" + path
-		tr.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
+		m.base = "http://localhost"
+		m.transport.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return new(net.Dialer).DialContext(ctx, "unix", sock)
 		}
 	}
+	if found == "" {
+		found = tokenPath(addr)
+	}
+	m.token, err = readToken(found, tokenFile)
+	return m, err
+}
+
+// call makes one request of the API and returns the body of a successful
+// response.
+func call(ctx context.Context, addr, tokenFile, method, path string, body any) ([]byte, error) {
+	m, err := locate(addr, tokenFile)
+	if err != nil {
+		return nil, err
+	}
+	addr = m.addr
 	var content io.Reader
 	if body != nil {
 		b, err := json.Marshal(body)
@@ -163,24 +183,17 @@ func call(ctx context.Context, addr, tokenFile, method, path string, body any) (
 		}
 		content = bytes.NewReader(b)
 	}
-	req, err := http.NewRequestWithContext(ctx, method, target, content)
+	req, err := http.NewRequestWithContext(ctx, method, m.base+path, content)
 	if err != nil {
 		return nil, usagef("--api %q: %w", addr, err)
 	}
 	if body != nil {
 		req.Header.Set("Content-Type", "application/json")
 	}
-	if found == "" {
-		found = tokenPath(addr)
+	if m.token != "" {
+		req.Header.Set("Authorization", "Bearer "+m.token)
 	}
-	token, err := readToken(found, tokenFile)
-	if err != nil {
-		return nil, err
-	}
-	if token != "" {
-		req.Header.Set("Authorization", "Bearer "+token)
-	}
-	client := &http.Client{Transport: tr, Timeout: maxWait + 10*time.Second}
+	client := &http.Client{Transport: m.transport, Timeout: maxWait + 10*time.Second}
 	resp, err := client.Do(req)
 	if err != nil {
 		var u *url.Error

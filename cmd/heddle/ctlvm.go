@@ -40,7 +40,7 @@ carried out later. Repeating a completed request is harmless.`,
 	}
 	c.AddCommand(vmCreate(), vmList(), vmShow(),
 		vmTo("attach", "Attach an interface to a function", ""),
-		vmTo("migrate", "Reserve a function of another hypervisor for an interface", "Nothing moves before 'heddle ctl vm finish'; 'heddle ctl vm rollback' cancels it."),
+		vmMigrate(), vmEvacuate(),
 		vmAlone("finish", "Move the addresses to the reserved function", "If that fails, they stay at, or return to, the old function."),
 		vmAlone("rollback", "Cancel an unfinished migration", ""),
 		vmTo("move", "Migrate and finish in one step", ""),
@@ -446,6 +446,7 @@ func printVM(w io.Writer, body []byte) error {
 	if v.Reason != "" {
 		row("reason", "%s", v.Reason)
 	}
+	printMigration(row, &v)
 	if v.Waiting {
 		row("waiting", "the request is stored and will be carried out; 'heddle ctl vm show %s' shows its state", v.Name)
 	}

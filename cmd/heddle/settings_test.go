@@ -21,7 +21,7 @@ import (
 var managers = map[string][]string{
 	"sm":   nil,
 	"plan": {"fault", "json"},
-	"up":   {"node", "socket", "topo", "netlist", "allow-do", "allow-include"}, // and those of the simulator
+	"up":   {"node", "socket", "topo", "netlist", "allow-do", "allow-include", "vms"}, // and those of the simulator
 }
 
 // valuesOf are the settings that a command has taken.
@@ -45,6 +45,7 @@ func TestSettingsEverywhere(t *testing.T) {
 	var sim simFlags
 	simulator := pflag.NewFlagSet("sim", pflag.ContinueOnError)
 	sim.register(simulator)
+	new(guestFlags).register(simulator)
 	for name, own := range managers {
 		help := new(bytes.Buffer)
 		root := newRoot()

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"strconv"
 	"strings"
 	"time"
@@ -149,9 +150,7 @@ func (f *simFlags) addHypervisors(fab *fabric.Fabric, s *sim.Subnet) error {
 func newSim() *cobra.Command {
 	var n netlistFlags
 	var f simFlags
-	var name string
-	var udp int
-	var quiet bool
+	var o simServer
 	c := &cobra.Command{
 		Use:     "sim --netlist FILE --socket NAME",
 		GroupID: "sim",
@@ -170,7 +169,7 @@ when the input ends.`,
   heddle sim --netlist tree.net --socket tree`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if name == "" {
+			if o.name == "" {
 				return usagef("missing name; give --socket NAME; clients set IBSIM_SOCKNAME=NAME")
 			}
 			if n.netlist == "-" {
@@ -178,6 +177,9 @@ when the input ends.`,
 			}
 			cfg, err := f.config()
 			if err != nil {
+				return err
+			}
+			if err := o.guests.check(f.seed); err != nil {
 				return err
 			}
 			fab, dos, err := n.read(nil)
@@ -188,34 +190,55 @@ when the input ends.`,
 			if err != nil {
 				return err
 			}
-			return serveSim(cmd, s, name, udp, quiet)
+			return o.serve(cmd, s)
 		},
 	}
 	n.register(c.Flags())
 	f.register(c.Flags())
-	c.Flags().StringVar(&name, "socket", "", "`NAME` of the sockets, as IBSIM_SOCKNAME")
-	c.Flags().IntVar(&udp, "udp", 0, "serve ibsim's remote protocol too, on this UDP `PORT` of loopback (and the following ones)")
-	c.Flags().BoolVar(&quiet, "no-console", false, "do not read standard input")
+	o.guests.register(c.Flags())
+	c.Flags().StringVar(&o.manager, "manager", "", "the hypervisors of --hypervisors start and migrate VMs as the manager whose API is at `ADDR` says: HOST:PORT, unix:PATH, or auto (that of this user's daemon); default: only console commands do")
+	c.Flags().StringVar(&o.name, "socket", "", "`NAME` of the sockets, as IBSIM_SOCKNAME")
+	c.Flags().IntVar(&o.udp, "udp", 0, "serve ibsim's remote protocol too, on this UDP `PORT` of loopback (and the following ones)")
+	c.Flags().BoolVar(&o.quiet, "no-console", false, "do not read standard input")
 	return c
 }
 
-func serveSim(cmd *cobra.Command, s *sim.Subnet, name string, udp int, quiet bool) error {
-	ctx, cancel := context.WithCancel(cmd.Context())
-	defer cancel()
+// simServer serves a simulated subnet.
+type simServer struct {
+	name    string
+	udp     int
+	quiet   bool
+	manager string
+	guests  guestFlags
+}
+
+func (o *simServer) serve(cmd *cobra.Command, s *sim.Subnet) error {
 	d := live.New(s)
 	defer d.Close()
-	srv, err := ibsimd.Listen(d, ibsimd.Options{SockName: name, UDPPort: udp})
+	ctx, cancel := context.WithCancel(cmd.Context())
+	if o.manager != "" {
+		h, err := newSimHypervisors(d.Do, o.guests.cfg)
+		if err != nil {
+			cancel()
+			return err
+		}
+		log := slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil))
+		done := drive(ctx, h, findManager(o.manager), "sim "+o.name, log)
+		defer func() { <-done }()
+	}
+	defer cancel()
+	srv, err := ibsimd.Listen(d, ibsimd.Options{SockName: o.name, UDPPort: o.udp})
 	if err != nil {
 		return err
 	}
 	defer srv.Close()
-	um, err := umadfs.Listen(d, name)
+	um, err := umadfs.Listen(d, o.name)
 	if err != nil {
 		return err
 	}
 	defer um.Close()
 	fmt.Fprintln(cmd.OutOrStdout(), "READY")
-	if !quiet {
+	if !o.quiet {
 		go console(cmd.InOrStdin(), cmd.OutOrStdout(), d, cancel)
 	}
 	done := make(chan error, 1)

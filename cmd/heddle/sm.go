@@ -197,6 +197,8 @@ type managed struct {
 	tty   *terminal
 	page  func(url string) // called with the page's URL; may be nil
 	meter show.Meter       // of links; may be nil
+	// with starts what runs beside the daemon until ctx ends; may be nil.
+	with func(ctx context.Context, d *daemon.Daemon) []chan struct{}
 }
 
 // Default of the most SMPs in flight. On a real subnet it is low, because VL15
@@ -303,6 +305,9 @@ func (f smFlags) manage(cmd *cobra.Command, m managed) error {
 		return err
 	}
 	servers = append(servers, ufm...)
+	if m.with != nil {
+		servers = append(servers, m.with(ctx, d)...)
+	}
 	err = d.Run(ctx)
 	m.tty.clear()
 	if err == nil && m.once && !up {

@@ -1,14 +1,17 @@
 package main
 
 import (
+	"context"
 	"fmt"
+	"log/slog"
 
 	"github.com/spf13/cobra"
 
+	"heddle/daemon"
 	"heddle/fabric"
 	"heddle/ib"
 	"heddle/sim/ibsimd"
-	"heddle/sim/live"
+	simlive "heddle/sim/live"
 	"heddle/sim/umadfs"
 	"heddle/transport/rmpp"
 )
@@ -20,6 +23,8 @@ type upFlags struct {
 	netlist      netlistFlags
 	topo         []string
 	node, socket string
+	guests       guestFlags
+	vms          string
 }
 
 // gentle is how many packets a second hosts send by default, so that counters move.
@@ -50,6 +55,8 @@ standard input take links and nodes down and up ('help' lists them).`,
 	c.Flags().StringVar(&f.socket, "socket", "heddle-up", "`NAME` of the subnet for tools")
 	f.netlist.register(c.Flags())
 	f.sim.register(c.Flags())
+	f.guests.register(c.Flags())
+	c.Flags().StringVar(&f.vms, "vms", "driver", "who starts and migrates VMs on the hypervisors of --hypervisors: `WHO` driver (they do what 'heddle ctl vm' says), or console (only console commands)")
 	f.register(c.Flags(), "up")
 	return c
 }
@@ -61,6 +68,12 @@ func (f *upFlags) run(cmd *cobra.Command) error {
 	}
 	simCfg, err := f.sim.config()
 	if err != nil {
+		return err
+	}
+	if f.vms != "driver" && f.vms != "console" {
+		return usagef("--vms %q: want driver or console", f.vms)
+	}
+	if err := f.guests.check(f.sim.seed); err != nil {
 		return err
 	}
 	var fab *fabric.Fabric
@@ -90,7 +103,7 @@ func (f *upFlags) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	d := live.New(s)
+	d := simlive.New(s)
 	defer d.Close()
 	srv, err := ibsimd.Listen(d, ibsimd.Options{SockName: f.socket})
 	if err != nil {
@@ -114,8 +127,28 @@ func (f *upFlags) run(cmd *cobra.Command) error {
 	fmt.Fprintf(tty, "tools: IBSIM_SOCKNAME=%s ibsim-run ibnetdiscover, or heddle attach %s@%s -- saquery NR\n", f.socket, name, f.socket)
 	page := func(url string) { fmt.Fprintf(tty, "page:  %s\n", url) }
 	cmd.SetContext(ctx)
+	with, err := f.driver(d, log)
+	if err != nil {
+		return err
+	}
 	return f.manage(cmd, managed{
+		with: with,
 		port: rmpp.Over(port), name: "sim:" + name, page: page, core: cfg, store: st, log: log, tty: tty,
 		meter: newSimMeter(d.Do, fab),
 	})
+}
+
+// driver prepares a driver for the hypervisors of the simulated subnet, if there are any.
+func (f *upFlags) driver(d *simlive.Driver, log *slog.Logger) (with func(context.Context, *daemon.Daemon) []chan struct{}, err error) {
+	if len(f.sim.hypers) == 0 || f.vms != "driver" {
+		return nil, nil
+	}
+	h, err := newSimHypervisors(d.Do, f.guests.cfg)
+	if err != nil {
+		return nil, err
+	}
+	return func(ctx context.Context, m *daemon.Daemon) []chan struct{} {
+		find, served := inside(ctx, m, log)
+		return []chan struct{}{served, drive(ctx, h, find, "up", log)}
+	}, nil
 }

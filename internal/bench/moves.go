@@ -111,7 +111,7 @@ func (b *bench) startMobile(hosts int, lids string, stored bool) (*mobile, error
 	b.n++
 	api := filepath.Join(tmp, "api")
 	args := []string{
-		"up", "--topo", fmt.Sprintf("fattree,%d", hosts), "--hypervisors", "vswitch,16", "--vswitch-lids", lids, "--traffic", "none",
+		"up", "--topo", fmt.Sprintf("fattree,%d", hosts), "--hypervisors", "vswitch,16", "--vms", "console", "--vswitch-lids", lids, "--traffic", "none",
 		"--api", "", "--api-socket", api, "--socket", fmt.Sprintf("bench%d-%d", os.Getpid(), b.n),
 	}
 	if stored {
