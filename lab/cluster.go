@@ -18,6 +18,7 @@ import (
 	"heddle/ib"
 	"heddle/mad"
 	"heddle/partition"
+	"heddle/perf"
 	"heddle/sa"
 	"heddle/shell"
 	"heddle/sim"
@@ -120,8 +121,14 @@ type Manager struct {
 	bufs   []*received
 	spare  []*received
 	armed  mad.Time
-	sa     *administrator // nil: SA requests are not answered
-	vm     *addresses     // nil: there is no address manager
+	roles
+}
+
+// roles are the cores of a Manager besides the subnet manager; nil: it does not have one.
+type roles struct {
+	sa   *administrator
+	vm   *addresses
+	perf *counters
 }
 
 type received struct {
@@ -181,8 +188,10 @@ func (m *Manager) receive(p *mad.Packet) {
 	if m.OnReceive != nil {
 		m.OnReceive(p)
 	}
-	if shell.KindOf(p) != shell.SMP {
-		if m.sa != nil {
+	if kind := shell.KindOf(p); kind != shell.SMP {
+		if kind == shell.Counters && m.perf != nil {
+			m.perf.shell.Step(perf.Received{P: keep(p)})
+		} else if m.sa != nil {
 			m.sa.receive(p)
 		}
 		return
@@ -241,6 +250,9 @@ func (m *Manager) end() {
 	}
 	if m.vm != nil {
 		m.vm.shell.Halt()
+	}
+	if m.perf != nil {
+		m.perf.shell.Halt()
 	}
 }
 

@@ -39,8 +39,9 @@ type GRH struct {
 // Addr is the far end of a packet: its destination when sent, its source when
 // received.
 type Addr struct {
-	LID       ib.LID // LIDPermissive for a directed route
-	QP        uint32 // remote QP: 0 or 1
+	LID       ib.LID  // LIDPermissive for a directed route
+	QP        uint32  // remote QP: 0 or 1, or that of a redirected class
+	QKey      ib.QKey // of a redirected class when sent; 0: the well-known one of QP 1
 	SL        ib.SL
 	PathBits  uint8
 	PKeyIndex uint16

@@ -24,6 +24,8 @@ const (
 	// ReportAnswer is a response to a Report of the SA, or a Report that came back undelivered.
 	// It is for the SA's core.
 	ReportAnswer
+	// Counters is an answer to the performance manager, or a request of its own that came back.
+	Counters
 	// Returned is an answer of the SA that came back undelivered.
 	Returned
 )
@@ -40,6 +42,11 @@ func KindOf(p *mad.Packet) Kind {
 	case ib.ClassSubnLID, ib.ClassSubnDR:
 		return SMP
 	case ib.ClassSA:
+	case ib.ClassPerf:
+		if p.Status == mad.Failed || ib.Method(p.Data[3]).IsResponse() {
+			return Counters
+		}
+		return Other
 	default:
 		return Other
 	}

@@ -7,6 +7,7 @@ import (
 
 	"heddle/ib"
 	"heddle/partition"
+	"heddle/perf"
 	"heddle/sa"
 	"heddle/sm"
 	"heddle/subnet"
@@ -30,11 +31,16 @@ type Shared struct {
 	Snap atomic.Pointer[subnet.Snapshot]
 	View atomic.Pointer[sa.View]
 	VMs  atomic.Pointer[vm.View]
+	// Round is the newest round of the performance manager.
+	Round atomic.Pointer[perf.Round]
 
 	// Each is called by a sender when mail waits for a core, and must have Mail called on that
 	// core's goroutine. Several calls may lead to one Mail. Nil: there is no such core, and its
 	// mail is dropped.
-	WakeSM, WakeSA, WakeVM func()
+	WakeSM, WakeSA, WakeVM, WakePerf func()
+	// OnRound are called with each round of the performance manager, on its goroutine, in order:
+	// cores that work on counters take it as an event. They must not block.
+	OnRound []func(r *perf.Round)
 	// Standing are multicast groups that are routed in addition to those of the SA, unless the
 	// SA has their MGID or MLID.
 	Standing []subnet.Group

@@ -141,6 +141,7 @@ func (s *SM) do(out *sm.Output) {
 		s.edge.Published(out.Publish)
 		wake(s.shared.WakeSA)
 		wake(s.shared.WakeVM)
+		wake(s.shared.WakePerf)
 	}
 	s.shared.report(out.Placements)
 	for i := range out.Traps {

@@ -104,12 +104,21 @@ func sat32(c *uint32, n uint32) {
 	}
 }
 
+// add32 adds to a 32-bit counter, which stops at its end, or goes on from 0.
+func (c *counters) add32(to *uint32, n uint64) {
+	if c.wraps {
+		*to += uint32(n)
+	} else {
+		*to = uint32(min(uint64(*to)+n, 1<<32-1))
+	}
+}
+
 // sent counts a MAD that leaves.
 func (c *counters) sent(dlid ib.LID) {
 	c.xmitPkts++
 	c.xmitData += madWords
-	sat32(&c.xmitPkts32, 1)
-	sat32(&c.xmitData32, madWords)
+	c.add32(&c.xmitPkts32, 1)
+	c.add32(&c.xmitData32, madWords)
 	if dlid.IsMulticast() {
 		c.mxmit++
 	} else {
@@ -121,8 +130,8 @@ func (c *counters) sent(dlid ib.LID) {
 func (c *counters) received(dlid ib.LID) {
 	c.rcvPkts++
 	c.rcvData += madWords
-	sat32(&c.rcvPkts32, 1)
-	sat32(&c.rcvData32, madWords)
+	c.add32(&c.rcvPkts32, 1)
+	c.add32(&c.rcvData32, madWords)
 	if dlid.IsMulticast() {
 		c.mrcv++
 	} else {

@@ -153,10 +153,10 @@ func (s *Subnet) countData(p int32) {
 	c.urcv += got
 	c.xmitData += now.XmitWords - was.XmitWords
 	c.rcvData += now.RcvWords - was.RcvWords
-	sat32by(&c.xmitPkts32, sent)
-	sat32by(&c.rcvPkts32, got)
-	sat32by(&c.xmitData32, now.XmitWords-was.XmitWords)
-	sat32by(&c.rcvData32, now.RcvWords-was.RcvWords)
+	c.add32(&c.xmitPkts32, sent)
+	c.add32(&c.rcvPkts32, got)
+	c.add32(&c.xmitData32, now.XmitWords-was.XmitWords)
+	c.add32(&c.rcvData32, now.RcvWords-was.RcvWords)
 	tick, _ := s.waitTick(p)
 	if n := (now.XmitWait - was.XmitWait) / tick; n > 0 {
 		s.coldOf(p).pm.err[errXmitWait] += uint64(n)
@@ -234,9 +234,6 @@ func (s *Subnet) countLost(p int32, why dataplane.Cause, n uint64) {
 		c.pm.rows()[l.row][l.place] += n
 	}
 }
-
-// sat32by is sat32 for a number that may not fit.
-func sat32by(c *uint32, n uint64) { sat32(c, uint32(min(n, 1<<32-1))) }
 
 // dataTables shows the engine what the devices have (dataplane.Tables).
 type dataTables struct{ s *Subnet }

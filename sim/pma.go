@@ -22,9 +22,16 @@ func (s *Subnet) pma(f *flight, d *device) {
 	}
 	s.stats.GMPs++
 	set := m.Method() == ib.MethodSet
+	at := d
+	d = s.proxied(f, d)
+	if d.pma != nil && d.pma.Silent {
+		s.drop(f, DropNode)
+		return
+	}
 	data := pm.Data(m)
-	var st ib.Status
+	st, other := s.pmaRefuses(f, d)
 	switch attr := m.AttrID(); {
+	case other:
 	case m.AttrMod() != 0:
 		st = ib.StatusInvalidField
 	case attr == pm.AttrClassPortInfo:
@@ -44,10 +51,18 @@ func (s *Subnet) pma(f *flight, d *device) {
 	default:
 		st = s.pmaDetails(f, d, attr, data, set)
 	}
-	s.reply(f, d, st)
+	s.reply(f, at, st)
 }
 
 func (s *Subnet) pmaClassPortInfo(f *flight, d *device, data []byte) ib.Status {
+	c := s.classPortInfo(f, d)
+	clear(data)
+	c.Put(data)
+	return ib.StatusOK
+}
+
+// classPortInfo is what the agent of a node says about itself.
+func (s *Subnet) classPortInfo(f *flight, d *device) ib.ClassPortInfo {
 	c := ib.ClassPortInfo{
 		BaseVersion: 1, ClassVersion: pm.ClassVersion, CapabilityMask: pmaCaps,
 		RespTimeValue: defaultRespTime,
@@ -63,9 +78,19 @@ func (s *Subnet) pmaClassPortInfo(f *flight, d *device, data []byte) ib.Status {
 	if d.isSwitch() {
 		c.CapabilityMask |= pm.CapAllPortSelect
 	}
-	clear(data)
-	c.Put(data)
-	return ib.StatusOK
+	if p := d.pma; p != nil {
+		switch {
+		case p.NoExtended:
+			c.CapabilityMask &^= pm.CapExtendedWidth
+		case p.NoIETF:
+			c.CapabilityMask ^= pm.CapExtendedWidth | pm.CapExtendedWidthNoIETF
+		}
+		if p.FullExtended {
+			c.CapabilityMask |= capMask2Valid
+			c.CapabilityMask2 |= pm.Cap2ExtendedCounters
+		}
+	}
+	return c
 }
 
 // pmaPorts finds the ports that PortSelect names and calls fn with them:

@@ -20,6 +20,8 @@ type Subnet struct {
 	ports []port         // of all devices, port 0 included: device.first + number
 	infos []smp.PortInfo // parallel to ports; the fields that port duplicates are stale here
 	byKey map[string]int32
+	// proxies are nodes whose agents are reached by a QP of another node, by QP.
+	proxies map[uint32]int32
 
 	eps     []*Endpoint // by tag-1; nil: slot free
 	freeEps []int32
@@ -63,18 +65,20 @@ func (s *Subnet) Stats() Stats { return s.stats }
 
 // device is a node: a switch, a channel adapter or a router.
 type device struct {
-	first  int32 // index of port 0 in Subnet.ports
-	node   int32 // index in the fabric
-	nports uint8
-	typ    ib.NodeType
-	down   bool
-	muted  bool // quirk: the SMA does not answer
-	sw     *switchState
-	quirk  *Quirks
-	rng    stream
-	guid   ib.GUID
-	sysimg ib.GUID
-	desc   smp.NodeDescription
+	first   int32 // index of port 0 in Subnet.ports
+	node    int32 // index in the fabric
+	nports  uint8
+	typ     ib.NodeType
+	down    bool
+	muted   bool // quirk: the SMA does not answer
+	sw      *switchState
+	quirk   *Quirks
+	pma     *PMA  // nil: as Config says
+	pmaPort int32 // index of the port to which pma redirects
+	rng     stream
+	guid    ib.GUID
+	sysimg  ib.GUID
+	desc    smp.NodeDescription
 
 	smaFree   mad.Time // when the SMA finishes its last request
 	smaLoad   int      // requests that wait for it
@@ -113,6 +117,7 @@ type counters struct {
 	xmitData32, rcvData32, xmitPkts32, rcvPkts32 uint32
 	xmitData, rcvData, xmitPkts, rcvPkts         uint64
 	uxmit, urcv, mxmit, mrcv                     uint64
+	wraps                                        bool // 32-bit counters go on from 0 (PMA.Wrap)
 }
 
 // portCold holds fields that few ports use.

@@ -1,6 +1,7 @@
 package umad
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"math"
@@ -103,7 +104,7 @@ func (u *file) send(id uint32, retries uint32, p *mad.Packet) error {
 		PKeyIndex: p.Addr.PKeyIndex,
 	}
 	if u.qps[id] == 1 {
-		h.QKey = uint32(ib.QKeyGSI)
+		h.QKey = uint32(cmp.Or(p.Addr.QKey, ib.QKeyGSI))
 	}
 	if p.Addr.HasGRH {
 		g := &p.Addr.GRH

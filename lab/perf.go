@@ -1,0 +1,57 @@
+package lab
+
+import (
+	"heddle/mad"
+	"heddle/perf"
+	"heddle/shell"
+)
+
+// counters is the performance manager of a Manager, driven in virtual time.
+type counters struct {
+	m       *Manager
+	notices []perf.Notice
+	core    *perf.Core
+	shell   *shell.Perf
+	armed   mad.Time
+}
+
+// ServeCounters gives an attached manager a performance manager; call it before Start.
+func (m *Manager) ServeCounters(cfg perf.Config) {
+	c := &counters{m: m, core: perf.New(cfg), armed: mad.Never}
+	c.shell = shell.NewPerf(c.core, perfEdge{c}, &m.shared)
+	m.shared.WakePerf = c.shell.Mail
+	m.perf = c
+}
+
+// Counters is the state of the manager's performance manager.
+func (m *Manager) Counters() perf.Status { return m.perf.core.Status() }
+
+// Round is the newest round of the manager's performance manager, nil before the first.
+func (m *Manager) Round() *perf.Round { return m.shared.Round.Load() }
+
+// CounterNotices are those of the manager's performance manager.
+func (m *Manager) CounterNotices() []perf.Notice { return m.perf.notices }
+
+// OnRound has fn called with every round, before Start.
+func (m *Manager) OnRound(fn func(r *perf.Round)) { m.shared.OnRound = append(m.shared.OnRound, fn) }
+
+// perfEdge does what the performance manager's core wants.
+type perfEdge struct{ c *counters }
+
+func (e perfEdge) Now() mad.Time { return e.c.m.c.Sim.Now() }
+
+func (e perfEdge) Send(p *mad.Packet) {
+	m := e.c.m
+	if m.OnSend != nil {
+		m.OnSend(p)
+	}
+	m.sends(p)
+}
+
+func (e perfEdge) Published(*perf.Round) {}
+
+func (e perfEdge) Tell(list []perf.Notice) { e.c.notices = append(e.c.notices, list...) }
+
+func (e perfEdge) Wake(t mad.Time) {
+	e.c.m.wake(&e.c.armed, t, func() { e.c.shell.Step(perf.Timer{}) })
+}

@@ -1,0 +1,212 @@
+package perf
+
+import (
+	"fmt"
+	"time"
+
+	"heddle/ib"
+	"heddle/ib/pm"
+	"heddle/mad"
+	"heddle/subnet"
+)
+
+// agent is one performance management agent: that of a switch, which answers for all its ports, or
+// that of one port of a channel adapter or router.
+type agent struct {
+	guid ib.GUID // port GUID
+	node int32
+	// first and last are the indices of its ports; main is the one that has the LID.
+	first, last, main int32
+	id                int32 // in Core.agents, constant while the agent exists
+
+	// known: ClassPortInfo was read; caps are of it.
+	known bool
+	ietf  bool // it counts unicast and multicast packets
+	wide  bool // it has PortCountersExtended
+	full  bool // which has error counters too
+	wait  bool // PortCounters has PortXmitWait
+	qp1   bool // PortCounters has QP1Dropped
+	virt  bool // it counts by virtual port
+	// refused are attributes that it does not have.
+	refused ops
+	// to, if redirected, is where it has its requests sent; hops counts redirections in a row.
+	redirected bool
+	hops       uint8
+	to         mad.Addr
+
+	// misses are requests in a row that were not answered, bad those rounds.
+	misses uint8
+	bad    uint8
+	until  uint64 // the round in which it is asked again; 0: now
+	probe  bool   // it is asked for one port only, until it answers
+	told   bool   // that it does not answer
+
+	// The chain of requests: one at a time. Ports from next on that the pace has released wait;
+	// released is the end of them.
+	busy     bool
+	skip     bool // it is set aside for the rest of the round
+	next     int32
+	released int32
+	port     int32 // that is being read
+	vport    int32 // index in Snap.Ports of the virtual port that is being read
+	todo     ops
+	got      values
+	addr     mad.Addr // of the chain
+}
+
+// maxRedirects bounds redirections in a row.
+const maxRedirects = 4
+
+// maxPause is the longest time that a silent agent is set aside, in rounds.
+const maxPause = 32
+
+// where finds the address of an agent: path, service level and P_Key as for any other datagram of
+// this manager. It reports false if there is none.
+func (c *Core) where(a *agent) (to mad.Addr, ok bool) {
+	if a.redirected {
+		return a.to, true
+	}
+	return c.address(a.main, 0)
+}
+
+// address finds the way to a port of the snapshot, with a P_Key that both have, or with key if it is
+// not 0.
+func (c *Core) address(i int32, key ib.PKey) (to mad.Addr, ok bool) {
+	s := c.snap
+	lid := s.Ports[i].LID
+	if c.self < 0 || lid == 0 {
+		return to, false
+	}
+	path, ok := s.Path(c.self, lid)
+	if !ok {
+		return to, false
+	}
+	if key == 0 {
+		key = s.SharedPKey(c.self, i)
+	}
+	for k, own := range s.Ports[c.self].Keys() {
+		if own.Base() == key.Base() && key != 0 {
+			return mad.Addr{LID: lid, QP: 1, SL: path.SL, PKeyIndex: uint16(k)}, true
+		}
+	}
+	return to, false
+}
+
+// classInfo takes over the ClassPortInfo of an agent.
+func (c *Core) classInfo(a *agent, data []byte) {
+	var ci pm.ClassPortInfo
+	if ci.Decode(data) != nil {
+		return
+	}
+	if (ci.RedirectLID != 0 || ci.RedirectGID != ib.GID{}) && !a.redirected {
+		c.redirect(a, &ci)
+		return
+	}
+	m := ci.CapabilityMask
+	a.known = true
+	a.wide = m&(pm.CapExtendedWidth|pm.CapExtendedWidthNoIETF) != 0
+	a.ietf = m&pm.CapExtendedWidth != 0
+	a.wait, a.qp1 = m&pm.CapXmitWait != 0, m&pm.CapQP1Dropped != 0
+	if m&ib.ClassCapCapMask2 != 0 {
+		a.full = a.wide && ci.CapabilityMask2&pm.Cap2ExtendedCounters != 0
+		a.virt = ci.CapabilityMask2&pm.Cap2Virtualization != 0
+	}
+}
+
+// redirect follows a ClassPortInfo to another agent (IBA §13.5.2). It must be a port of the subnet,
+// and this manager must have its P_Key.
+func (c *Core) redirect(a *agent, ci *pm.ClassPortInfo) {
+	a.known = false
+	if a.hops++; a.hops > maxRedirects {
+		c.setAside(a, fmt.Sprintf("redirects more than %d times", maxRedirects))
+		return
+	}
+	to := int32(-1)
+	switch {
+	case ci.RedirectLID.IsUnicast():
+		to = c.snap.PortByLID(ci.RedirectLID)
+	case ci.RedirectLID == 0:
+		to = c.snap.PortByGID(ci.RedirectGID)
+	}
+	if to < 0 {
+		c.setAside(a, fmt.Sprintf("redirects to LID %v, GID %v, which the subnet does not have", ci.RedirectLID, ci.RedirectGID))
+		return
+	}
+	addr, ok := c.address(to, ci.RedirectPKey)
+	if !ok {
+		c.setAside(a, fmt.Sprintf("redirects to LID %v with P_Key %v, to which this manager has no path or P_Key", ci.RedirectLID, ci.RedirectPKey))
+		return
+	}
+	if ci.RedirectLID != 0 {
+		addr.LID = ci.RedirectLID
+	}
+	addr.QP, addr.QKey, addr.SL = max(ci.RedirectQP, 1), ci.RedirectQKey, ci.RedirectSL
+	if addr.QKey == ib.QKeyGSI {
+		addr.QKey = 0
+	}
+	c.tell(KindRedirect, false, "the agent of %s redirects to LID %v, QP %d", c.name(a.main), addr.LID, addr.QP)
+	a.redirected, a.to, a.addr = true, addr, addr
+}
+
+// setAside asks an agent no more in this round, and for twice as many rounds as the last time.
+func (c *Core) setAside(a *agent, why string) {
+	a.skip, a.todo, a.misses = true, 0, 0
+	a.bad = min(a.bad+1, 16)
+	pause := min(uint64(1)<<(a.bad-1), maxPause)
+	a.until, a.probe = c.number+pause, true
+	a.known, a.redirected, a.hops = false, false, 0
+	for i := a.first; i <= a.last; i++ {
+		c.now.flags[i] |= Silent
+	}
+	if !a.told {
+		a.told = true
+		c.silent++
+		c.tell(KindSilent, true, "the performance agent of %s %s; it is asked again in %v, and then at growing intervals", c.name(a.main), why, c.cfg.Period*time.Duration(pause))
+	}
+}
+
+// answered takes note that an agent gives its counters.
+func (c *Core) answered(a *agent) {
+	a.hops = 0
+	if a.bad == 0 {
+		return
+	}
+	a.bad, a.until, a.probe = 0, 0, false
+	for i := a.first; i <= a.last; i++ {
+		c.now.flags[i] &^= Silent
+	}
+	if a.told {
+		a.told = false
+		c.silent--
+		c.tell(KindSilent, false, "the performance agent of %s answers again", c.name(a.main))
+	}
+}
+
+// name is a port as notices have it.
+func (c *Core) name(i int32) string {
+	p := c.snap.Ports[i]
+	n := &c.snap.Nodes[p.Node]
+	return fmt.Sprintf("%v %q port %d, LID %v", n.Info.NodeGUID, n.Desc, p.Num, p.LID)
+}
+
+// polled reports whether port i of the snapshot is to be read in this round.
+func (c *Core) polled(i int32) bool {
+	p := c.snap.Ports[i]
+	n := &c.snap.Nodes[p.Node]
+	switch {
+	case !n.OK || n.Unseen || !p.Known:
+		return false
+	case n.SwitchIndex < 0:
+		return c.cfg.Hosts && p.LID != 0
+	case p.Num == 0:
+		return n.Switch.EnhancedPort0
+	case p.Info.PortPhysicalState != ib.PhysLinkUp:
+		return c.now.at[i] == 0 || (c.number+uint64(i))%downEvery == 0
+	}
+	return true
+}
+
+// usable reports whether ports of a snapshot are to be polled.
+func usable(s *subnet.Snapshot) bool {
+	return s != nil && s.Up && s.State == subnet.Master && s.Tables != nil && s.Self != subnet.NoRef()
+}
