@@ -1,6 +1,8 @@
 package lab
 
 import (
+	"time"
+
 	"heddle/mad"
 	"heddle/perf"
 	"heddle/shell"
@@ -13,12 +15,15 @@ type counters struct {
 	core    *perf.Core
 	shell   *shell.Perf
 	armed   mad.Time
+	// By clock, if it is set: what all steps took, and the longest.
+	clock        func() time.Duration
+	cpu, slowest time.Duration
 }
 
 // ServeCounters gives an attached manager a performance manager; call it before Start.
 func (m *Manager) ServeCounters(cfg perf.Config) {
 	c := &counters{m: m, core: perf.New(cfg), armed: mad.Never}
-	c.shell = shell.NewPerf(c.core, perfEdge{c}, &m.shared)
+	c.shell = shell.NewPerf(perfCore{c}, perfEdge{c}, &m.shared)
 	m.shared.WakePerf = c.shell.Mail
 	m.perf = c
 }
@@ -34,6 +39,20 @@ func (m *Manager) CounterNotices() []perf.Notice { return m.perf.notices }
 
 // OnRound has fn called with every round, before Start.
 func (m *Manager) OnRound(fn func(r *perf.Round)) { m.shared.OnRound = append(m.shared.OnRound, fn) }
+
+// perfCore is the core, whose steps are timed.
+type perfCore struct{ c *counters }
+
+func (p perfCore) Step(now mad.Time, ev perf.Event, out *perf.Output) {
+	if p.c.clock == nil {
+		p.c.core.Step(now, ev, out)
+		return
+	}
+	began := p.c.clock()
+	p.c.core.Step(now, ev, out)
+	took := p.c.clock() - began
+	p.c.cpu, p.c.slowest = p.c.cpu+took, max(p.c.slowest, took)
+}
 
 // perfEdge does what the performance manager's core wants.
 type perfEdge struct{ c *counters }

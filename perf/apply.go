@@ -19,6 +19,16 @@ func (c *Core) own(i int32) *row {
 	return w
 }
 
+// ownOffset gives w offsets of its own.
+func (w *row) ownOffset() *[NumCounters]uint64 {
+	off := new([NumCounters]uint64)
+	if w.offset != nil {
+		*off = *w.offset
+	}
+	w.offset = off
+	return off
+}
+
 // apply takes over a sample of port i.
 func (c *Core) apply(i int32, got *values) {
 	x := &c.now
@@ -61,9 +71,9 @@ func (c *Core) change(i int32, got *values) {
 	if ch.cleared|ch.wrapped == 0 {
 		return
 	}
-	w := c.own(i)
+	off := c.own(i).ownOffset()
 	for k, v := range ch.add {
-		w.offset[k] += v
+		off[k] += v
 	}
 	if ch.wrapped != 0 {
 		x.flags[i] |= Wrapped
@@ -91,10 +101,10 @@ func (c *Core) rebase(i int32, got *values) (other set) {
 	if other &= x.have[i] & got.have; other == 0 {
 		return 0
 	}
-	w := c.own(i)
+	off := c.own(i).ownOffset()
 	for k := range NumCounters {
 		if other.has(k) {
-			w.offset[k] += x.value(i, k) - got.v[k]
+			off[k] += x.value(i, k) - got.v[k]
 		}
 	}
 	return other

@@ -37,10 +37,8 @@ type Details struct {
 	// VLData and VLPackets are words and packets received by lane.
 	VLData    [16]uint32
 	VLPackets [16]uint16
-	// Speeds are the errors of the line code.
-	Speeds pm.ExtendedSpeeds
 	// When each of them was read; 0: never.
-	RcvAt, DiscardsAt, VLWaitAt, VLDataAt, VLPacketsAt, SpeedsAt mad.Time
+	RcvAt, DiscardsAt, VLWaitAt, VLDataAt, VLPacketsAt mad.Time
 
 	rcvRaw     [NumRcvDetails]uint16
 	discardRaw [NumDiscardDetails]uint16
@@ -132,6 +130,10 @@ func (c *Core) tickSeconds(i int32) float64 {
 
 // takeDetails takes over the answer to a detail request.
 func (c *Core) takeDetails(i int32, o op, data []byte) {
+	if o == opSpeeds {
+		c.takeSpeeds(i, data)
+		return
+	}
 	w := c.own(i)
 	d := &Details{}
 	if w.det != nil {
@@ -163,10 +165,20 @@ func (c *Core) takeDetails(i int32, o op, data []byte) {
 		d.VLPackets, d.VLPacketsAt = narrow.Counter, c.at
 	case opVLData:
 		d.VLData, d.VLDataAt = wide.Counter, c.at
-	case opSpeeds:
-		if d.Speeds.Decode(data) == nil {
-			d.SpeedsAt = c.at
-		}
+	}
+}
+
+// takeSpeeds takes over the errors of the line code.
+func (c *Core) takeSpeeds(i int32, data []byte) {
+	var s pm.ExtendedSpeeds
+	if s.Decode(data) != nil {
+		return
+	}
+	s.PortSelect, s.CounterSelect = 0, 0
+	if s == (pm.ExtendedSpeeds{}) {
+		c.now.speeds[i] = nil
+	} else {
+		c.now.speeds[i] = &s
 	}
 }
 

@@ -99,7 +99,7 @@ func moved[T any](old []T, was []int32) []T {
 }
 
 func (x *columns) moved(was []int32) columns {
-	y := columns{at: moved(x.at, was), rows: moved(x.rows, was), have: moved(x.have, was), flags: moved(x.flags, was)}
+	y := columns{at: moved(x.at, was), rows: moved(x.rows, was), speeds: moved(x.speeds, was), have: moved(x.have, was), flags: moved(x.flags, was)}
 	for c := range x.raw {
 		y.raw[c] = moved(x.raw[c], was)
 	}

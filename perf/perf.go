@@ -49,7 +49,7 @@ type Config struct {
 func Defaults() Config {
 	return Config{
 		Period: 10 * time.Second, Rate: 20_000, Window: 64, Timeout: 250 * time.Millisecond, Retries: 2,
-		Hosts: true, Details: true, History: 60,
+		Hosts: true, Details: true, History: 30,
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"heddle/ib"
+	"heddle/ib/pm"
 	"heddle/mad"
 	"heddle/subnet"
 )
@@ -47,18 +48,20 @@ func column(c Counter) int {
 
 // columns are what is known of the ports, by index. Those of a Round are immutable.
 type columns struct {
-	at    []mad.Time // when the agent read the counters; 0: never
-	raw   [dense][]uint64
-	rows  []*row // nil: errors are 0, nothing was cleared, no details
-	have  []set  // which counters the port has, and which of them have 64 bits (wideBits)
-	flags []Flags
+	at   []mad.Time // when the agent read the counters; 0: never
+	raw  [dense][]uint64
+	rows []*row // nil: errors are 0, nothing was cleared, no details
+	// speeds are the errors of the line code; nil: they are 0, or were not read.
+	speeds []*pm.ExtendedSpeeds
+	have   []set // which counters the port has, and which of them have 64 bits (wideBits)
+	flags  []Flags
 }
 
 // row is the part of a port that most ports have not. It is immutable once a round has it.
 type row struct {
 	round  uint64 // the round in which it was made, and may be changed
 	err    [NumCounters - dense]uint64
-	offset [NumCounters]uint64
+	offset *[NumCounters]uint64 // nil: 0
 	det    *Details
 }
 
@@ -71,7 +74,10 @@ func errIndex(c Counter) int {
 }
 
 func newColumns(n int) columns {
-	x := columns{at: make([]mad.Time, n), rows: make([]*row, n), have: make([]set, n), flags: make([]Flags, n)}
+	x := columns{
+		at: make([]mad.Time, n), rows: make([]*row, n), have: make([]set, n), flags: make([]Flags, n),
+		speeds: make([]*pm.ExtendedSpeeds, n),
+	}
 	for c := range x.raw {
 		x.raw[c] = make([]uint64, n)
 	}
@@ -88,6 +94,7 @@ func (x *columns) copy() columns {
 func (x *columns) into(y *columns) {
 	copy(y.at, x.at)
 	copy(y.rows, x.rows)
+	copy(y.speeds, x.speeds)
 	copy(y.have, x.have)
 	copy(y.flags, x.flags)
 	for c := range x.raw {
@@ -109,7 +116,7 @@ func (x *columns) value(i int32, c Counter) uint64 {
 // total is a counter with what it had before it was cleared or overflowed.
 func (x *columns) total(i int32, c Counter) uint64 {
 	v := x.value(i, c)
-	if r := x.rows[i]; r != nil {
+	if r := x.rows[i]; r != nil && r.offset != nil {
 		v += r.offset[c]
 	}
 	return v
@@ -220,6 +227,15 @@ func (r *Round) Details(i int32) *Details {
 		return w.det
 	}
 	return nil
+}
+
+// Speeds are the errors of the line code of a port, as its agent gave them last; zero if they were
+// not read, or are 0.
+func (r *Round) Speeds(i int32) (s pm.ExtendedSpeeds) {
+	if p := r.now.speeds[i]; p != nil {
+		s = *p
+	}
+	return s
 }
 
 // SpeedOf is the speed of the lanes of port i of s, SpeedNone if it has no link.
