@@ -28,6 +28,7 @@ import (
 type Backend interface {
 	Administration
 	Machines
+	Counting
 	// Status is the state in a few numbers.
 	Status() Status
 	// Nodes and Links list the result of the last sweep, in GUID order.
@@ -311,6 +312,7 @@ func New(b Backend, o Options) http.Handler {
 
 	administration(a, b)
 	machines(a, b)
+	counting(a, b, mux)
 
 	var streams streamLimit
 	mux.HandleFunc("GET /v1/events/stream", func(w http.ResponseWriter, r *http.Request) {

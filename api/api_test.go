@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -401,4 +402,48 @@ func TestStreamKeepAlive(t *testing.T) {
 			t.Errorf("%d signs of life in %v, want 2", got, 2*keepAlive)
 		}
 	})
+}
+
+func (f *fake) Counters(q CountersQuery) (Counters, error) {
+	if q.By == "use" && q.Limit == 3 {
+		return Counters{Round: 7, Ports: []PortUse{{GUID: "0x1", Port: 2, Xmit: 0.5}}}, nil
+	}
+	return Counters{}, errors.New("by is unknown")
+}
+
+func (f *fake) PortCounters(guid string, num int) (PortCounters, error) {
+	if guid != "0x1" || num != 2 {
+		return PortCounters{}, errors.New("there is no such port")
+	}
+	return PortCounters{Round: 7, Counters: map[string]Counter{"PortXmitData": {Total: 1 << 60}}}, nil
+}
+
+func (f *fake) CountersDump(mach bool) string { return fmt.Sprint("dump ", mach) }
+
+// TestCounters: queries reach the manager, and what it refuses is the client's error.
+func TestCounters(t *testing.T) {
+	h := New(&fake{}, Options{})
+	for _, c := range []struct {
+		path string
+		code int
+		want string
+	}{
+		{"/v1/counters?by=use&limit=3", 200, `"xmit":0.5`},
+		{"/v1/counters?by=wait", 422, "by is unknown"},
+		{"/v1/counters?by=nonsense", 422, "one of"},
+		{"/v1/counters?limit=-1", 422, ">= 0"},
+		{"/v1/ports/0x1/2/counters", 200, `"total":1152921504606846976`},
+		{"/v1/ports/0x1/3/counters", 404, "no such port"},
+		{"/v1/ports/0x1/255/counters", 422, "<= 254"},
+		{"/v1/counters/opensm", 200, "dump false"},
+		{"/v1/counters/opensm?form=mach", 200, "dump true"},
+	} {
+		w := httptest.NewRecorder()
+		r := httptest.NewRequest("GET", c.path, nil)
+		r.Host = "127.0.0.1"
+		h.ServeHTTP(w, r)
+		if w.Code != c.code || !strings.Contains(w.Body.String(), c.want) {
+			t.Errorf("%s: %d %s; want %d with %s", c.path, w.Code, w.Body, c.code, c.want)
+		}
+	}
 }

@@ -24,6 +24,7 @@ import (
 	"heddle/ib"
 	"heddle/mad"
 	"heddle/partition"
+	"heddle/perf"
 	"heddle/sa"
 	"heddle/sa/holder"
 	"heddle/settings"
@@ -86,6 +87,9 @@ type Config struct {
 	Cores int
 	// VM are the settings of the address manager.
 	VM vm.Config
+	// Perf configures the performance manager, which sets FirstTID and TransportTimed itself; nil:
+	// no counter is read.
+	Perf *perf.Config
 	// Meter knows how busy links are; nil: nobody measures.
 	Meter show.Meter
 }
@@ -145,7 +149,8 @@ type Daemon struct {
 	// Rung when something waits in shared for a loop:
 	smMail, saMail, vmMail bell
 
-	vm         vmSide // the address manager
+	vm         vmSide   // the address manager
+	perf       perfSide // the performance manager
 	feed       *feed
 	migrations migrations
 }
@@ -188,6 +193,9 @@ func New(cfg Config) *Daemon {
 		vm: newVMSide(),
 	}
 	d.shared.WakeSM, d.shared.WakeSA, d.shared.WakeVM = d.smMail.ring, d.saMail.ring, d.vmMail.ring
+	if cfg.Perf != nil {
+		d.startPerf(*cfg.Perf)
+	}
 	d.shared.Standing = cfg.Groups
 	d.feed = newFeed(&d.migrations)
 	d.options.Store(cfg.SA)
@@ -222,6 +230,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 	defer endSA()
 	endVM := d.manageAddresses(vm.New(d.cfg.VM), stored.Records)
 	defer endVM()
+	defer d.readCounters()()
 	go d.receive() // ends when the port is closed, which the caller does after Run
 	l := newLoop(ctx, d)
 	defer l.alarm.timer.Stop()

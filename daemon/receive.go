@@ -133,6 +133,8 @@ func (d *Daemon) sort(p *mad.Packet) *mad.Packet {
 			// requests whose responses are missing, so the SA need not wait for it.
 			bump(&d.smpsCut)
 		}
+	case shell.Counters:
+		return d.counted(p)
 	case shell.Other:
 	default:
 		return d.packet(d.receiveSA(p, kind))

@@ -3,6 +3,7 @@ package perf
 import (
 	"cmp"
 	"slices"
+	"time"
 
 	"heddle/ib"
 	"heddle/ib/pm"
@@ -32,10 +33,11 @@ type VPortSample struct {
 	Index uint16
 	At    mad.Time
 	// Elapsed is the time between the last two samples; 0: there is one only.
-	Elapsed mad.Time
+	Elapsed time.Duration
 	// Total counts as Round.Total does: the traffic counters in the order of Counter, and
 	// PortRelayErrors. Delta is what was added in Elapsed.
 	Total, Delta [NumVPortCounters]uint64
+	Value        [NumVPortCounters]uint64 // what the agent said
 }
 
 // nextVPort goes on with the next virtual port of the port that is being read.
@@ -100,12 +102,12 @@ func (c *Core) virtuals() []VPortSample {
 			delete(c.vports, k)
 			continue
 		}
-		x := VPortSample{Port: k.port, Index: k.index, At: s.at}
+		x := VPortSample{Port: k.port, Index: k.index, At: s.at, Value: s.raw}
 		for i := range x.Total {
 			x.Total[i] = s.raw[i] + s.offset[i]
 		}
 		if s.before != noSample && s.seen == c.number {
-			x.Elapsed = s.at - s.before
+			x.Elapsed = s.at.Sub(s.before)
 			for i := range x.Delta {
 				x.Delta[i] = x.Total[i] - s.was[i]
 			}

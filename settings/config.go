@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"heddle/ib"
+	"heddle/perf"
 	"heddle/route/engine/auto"
 	"heddle/sa"
 	"heddle/sm"
@@ -17,6 +18,8 @@ type Config struct {
 	SA       sa.Options
 	Registry sa.Config
 	VM       vm.Config
+	// Perf configures the performance manager; with Period 0 there is none.
+	Perf perf.Config
 
 	// Port is the port through which to manage the subnet; Once releases it when
 	// the subnet is up.
@@ -94,7 +97,10 @@ const (
 
 // Defaults returns the configuration without any setting.
 func Defaults() Config {
+	counters := perf.Defaults()
+	counters.Period = 0 // as with OpenSM: whoever upgrades gets no traffic that was not asked for
 	c := Config{
+		Perf:      counters,
 		SM:        sm.Defaults(),
 		SA:        sa.Options{VirtHopLimit: sa.DefaultVirtHopLimit},
 		Registry:  sa.Defaults(),

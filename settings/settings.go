@@ -66,13 +66,14 @@ const (
 	Access   Group = "Partitions and multicast groups"
 	Answers  Group = "Subnet administrator"
 	Virtual  Group = "Virtual ports and machines"
+	Counters Group = "Port counters"
 	Serving  Group = "API and page"
 	Running  Group = "State, logs and dumps"
 )
 
 // Groups are all groups in their order.
 func Groups() []Group {
-	return []Group{Subnet, Keys, Routing, Tables, Links, Lifetime, Sweeps, Damping, Access, Answers, Virtual, Serving, Running}
+	return []Group{Subnet, Keys, Routing, Tables, Links, Lifetime, Sweeps, Damping, Access, Answers, Virtual, Counters, Serving, Running}
 }
 
 // All returns the rows of a group, or of all groups if none is named, in the

@@ -252,6 +252,9 @@ func (f smFlags) manage(cmd *cobra.Command, m managed) error {
 		Port: m.port, PortName: m.name, Core: m.core, Store: m.store, Log: m.log, Once: m.once,
 		Cores: addThreads(), ClaimWait: f.ClaimWait, Queue: f.Queue, QueuePerRequester: f.QueueEach, Registry: f.Registry, VM: f.VM, Meter: m.meter,
 	}
+	if f.Perf.Period > 0 && !m.once {
+		cfg.Perf = &f.Perf
+	}
 	if err := f.administer(&cfg, m.log); err != nil {
 		return err
 	}

@@ -33,6 +33,7 @@ const gentle = 2000
 func newUp() *cobra.Command {
 	f := upFlags{smFlags: newSMFlags()}
 	f.sim.traffic, f.sim.packets = []string{"random"}, gentle
+	f.SetDefault("perf", "10s")
 	c := &cobra.Command{
 		Use:     "up",
 		GroupID: "sim",

@@ -1,0 +1,145 @@
+package daemon
+
+import (
+	"context"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+
+	"heddle/api"
+	"heddle/api/show"
+	"heddle/mad"
+	"heddle/perf"
+	"heddle/shell"
+)
+
+// perfQueue is how many answers of performance agents may wait. The core has fewer requests in
+// flight.
+const perfQueue = 512
+
+// perfSide is a Daemon's part of the performance manager. Without one its channel is nil, and the
+// answers to other programs on the port are dropped as before.
+type perfSide struct {
+	packets chan *mad.Packet // nil: there is no performance manager
+	mail    bell
+	core    *perf.Core
+	lost    atomic.Uint64 // answers for which there was no room
+	unsent  atomic.Uint64
+}
+
+// startPerf makes the performance manager.
+func (d *Daemon) startPerf(cfg perf.Config) {
+	// It is one of several that send through the port, and gets at most half of what the port takes.
+	if n := d.cfg.Port.MaxInFlight(); n > 0 {
+		cfg.Window = min(cfg.Window, max(1, n/2))
+	}
+	cfg.FirstTID, cfg.TransportTimed = rand.Uint32(), d.cfg.Core.TransportTimed
+	d.perf = perfSide{packets: make(chan *mad.Packet, perfQueue), mail: newBell(), core: perf.New(cfg)}
+	d.shared.WakePerf = d.perf.mail.ring
+	if d.cfg.Meter == nil {
+		d.cfg.Meter = show.RoundMeter(d.Round)
+	}
+}
+
+// perfLoop is the goroutine that owns the performance manager's core. It implements
+// shell.PerfEdge.
+type perfLoop struct {
+	d     *Daemon
+	shell *shell.Perf
+	alarm alarm
+	told  noticeLimit
+}
+
+// readCounters starts the goroutine of the performance manager, if there is one; end stops it and
+// waits for it.
+func (d *Daemon) readCounters() (end func()) {
+	if d.perf.packets == nil {
+		return func() {}
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	l := &perfLoop{d: d, alarm: newAlarm()}
+	l.shell = shell.NewPerf(d.perf.core, l, &d.shared)
+	running.Go(func() { l.run(ctx) })
+	return func() {
+		cancel()
+		running.Wait()
+	}
+}
+
+func (l *perfLoop) run(ctx context.Context) {
+	defer l.alarm.timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-l.d.perf.mail:
+			l.shell.Mail()
+		case p := <-l.d.perf.packets:
+			l.shell.Step(perf.Received{P: p})
+			l.d.free.put(p)
+		case <-l.alarm.timer.C:
+			l.alarm.rang()
+			l.shell.Step(perf.Timer{})
+		}
+	}
+}
+
+func (l *perfLoop) Now() mad.Time { return l.d.now() }
+
+// Send sends a request. The core repeats one that is not answered, so an error is only counted.
+func (l *perfLoop) Send(p *mad.Packet) {
+	if err := l.d.cfg.Port.Send(p); err != nil {
+		l.d.perf.unsent.Add(1)
+	}
+}
+
+func (l *perfLoop) Published(*perf.Round) {}
+
+func (l *perfLoop) Wake(at mad.Time) { l.alarm.set(l.d.now(), at) }
+
+// Tell logs the core's notices and adds them to the events, within the limit.
+func (l *perfLoop) Tell(notices []perf.Notice) {
+	for i := range notices {
+		n := &notices[i]
+		if ok, _ := l.told.allow(l.d.now()); !ok {
+			bump(&l.d.noticesCut)
+			continue
+		}
+		level := slog.LevelInfo
+		if n.Warn {
+			level = slog.LevelWarn
+		}
+		l.d.note(level, n.Kind, n.Text, nil)
+	}
+}
+
+// counted takes an answer of a performance agent, and returns a packet for the next receive.
+func (d *Daemon) counted(p *mad.Packet) *mad.Packet {
+	if d.perf.packets == nil {
+		return p
+	}
+	select {
+	case d.perf.packets <- p:
+		d.recv.handed = true
+		return d.packet(nil)
+	default: // the core repeats the request
+		bump(&d.perf.lost)
+		return p
+	}
+}
+
+// Round is the newest round of the performance manager; nil: there is none yet, or none at all.
+func (d *Daemon) Round() *perf.Round { return d.shared.Round.Load() }
+
+// Counters implements api.Backend, as do the methods below.
+func (d *Daemon) Counters(q api.CountersQuery) (api.Counters, error) {
+	return show.Counters(d.Round(), q)
+}
+
+func (d *Daemon) PortCounters(guid string, num int) (api.PortCounters, error) {
+	return show.PortCounters(d.Round(), guid, num)
+}
+
+func (d *Daemon) CountersDump(mach bool) string { return show.CountersDump(d.Round(), d.started, mach) }
