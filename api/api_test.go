@@ -418,6 +418,11 @@ func (f *fake) PortCounters(guid string, num int) (PortCounters, error) {
 	return PortCounters{Round: 7, Counters: map[string]Counter{"PortXmitData": {Total: 1 << 60}}}, nil
 }
 
+func (f *fake) FabricMetrics(w io.Writer, q FabricMetrics) error {
+	_, err := fmt.Fprintf(w, "%+v", q)
+	return err
+}
+
 func (f *fake) CountersDump(mach bool) string { return fmt.Sprint("dump ", mach) }
 
 // TestCounters: queries reach the manager, and what it refuses is the client's error.
@@ -435,6 +440,13 @@ func TestCounters(t *testing.T) {
 		{"/v1/ports/0x1/2/counters", 200, `"total":1152921504606846976`},
 		{"/v1/ports/0x1/3/counters", 404, "no such port"},
 		{"/v1/ports/0x1/255/counters", 422, "<= 254"},
+		{"/metrics/fabric", 200, "{Guilbaults:false Shard:0 Of:0 Sparse:false}"},
+		{"/metrics/fabric?shard=3&of=16&errors=seen", 200, "{Guilbaults:false Shard:3 Of:16 Sparse:true}"},
+		{"/metrics/fabric?shard=3/16&names=guilbaults", 200, "{Guilbaults:true Shard:3 Of:16 Sparse:false}"},
+		{"/metrics/fabric?shard=16&of=16", 400, "0 <= I < N"},
+		{"/metrics/fabric?shard=1", 400, "0 <= I < N"},
+		{"/metrics/fabric?names=x", 400, "treydock or guilbaults"},
+		{"/metrics/fabric?errors=x", 400, "all or seen"},
 		{"/v1/counters/opensm", 200, "dump false"},
 		{"/v1/counters/opensm?form=mach", 200, "dump true"},
 	} {

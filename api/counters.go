@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"io"
 	"net/http"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -16,6 +17,8 @@ type Counting interface {
 	// CountersDump has the totals as OpenSM writes them to a file.
 	// mach: for programs.
 	CountersDump(mach bool) string
+	// FabricMetrics writes counters in Prometheus' text format.
+	FabricMetrics(w io.Writer, q FabricMetrics) error
 }
 
 // CountersQuery is what /v1/counters is asked for.
@@ -120,6 +123,7 @@ func counting(a huma.API, b Counting, mux *http.ServeMux) {
 		}
 		return reply(c), nil
 	})
+	mux.HandleFunc("GET /metrics/fabric", fabricMetrics(b))
 	mux.HandleFunc("GET /v1/counters/opensm", func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 		_, _ = w.Write([]byte(b.CountersDump(r.URL.Query().Get("form") == "mach")))

@@ -21,6 +21,7 @@ import (
 	"heddle/internal/fabrictest"
 	"heddle/internal/need"
 	"heddle/mad"
+	"heddle/perf"
 	"heddle/route/engine/auto"
 	"heddle/sa"
 	"heddle/sim"
@@ -351,7 +352,8 @@ func metrics(t *testing.T, d *daemon.Daemon) string {
 
 // TestMetricsAreDocumented holds docs/metrics.md to a scrape, both ways.
 func TestMetricsAreDocumented(t *testing.T) {
-	r := newRigOver(t, false, func(p mad.Transport) mad.Transport { return rmpp.Over(p) }, "xgft", "1", "4", "1")
+	counters := perf.Defaults()
+	r := newRigWith(t, func(c *daemon.Config) { c.Port, c.Perf = rmpp.Over(c.Port), &counters }, "xgft", "1", "4", "1")
 	snap := r.awaitUp()
 	a := r.asker("host-2", snap.LID)
 	var m ib.MAD

@@ -2,12 +2,16 @@ package daemon
 
 import (
 	"context"
+	"io"
 	"log/slog"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"heddle/api"
+	"heddle/api/exporter"
+	"heddle/api/metrics"
 	"heddle/api/show"
 	"heddle/mad"
 	"heddle/perf"
@@ -143,3 +147,27 @@ func (d *Daemon) PortCounters(guid string, num int) (api.PortCounters, error) {
 }
 
 func (d *Daemon) CountersDump(mach bool) string { return show.CountersDump(d.Round(), d.started, mach) }
+
+func (d *Daemon) FabricMetrics(w io.Writer, q api.FabricMetrics) error {
+	r := d.Round()
+	o := exporter.Options{Shard: q.Shard, Of: q.Of, Sparse: q.Sparse}
+	if q.Guilbaults {
+		o.Names = exporter.Guilbaults
+	}
+	if r != nil {
+		o.Ended = d.started.Add(time.Duration(r.Ended))
+	}
+	return exporter.Write(w, r, o)
+}
+
+// perfValues are the counters of the performance manager; nil: there is none.
+func (d *Daemon) perfValues() *metrics.Perf {
+	if d.perf.packets == nil {
+		return nil
+	}
+	x := &metrics.Perf{Lost: d.perf.lost.Load(), Unsent: d.perf.unsent.Load()}
+	if r := d.Round(); r != nil {
+		x.Status = r.Status
+	}
+	return x
+}

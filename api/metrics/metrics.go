@@ -29,6 +29,7 @@ type Values struct {
 	Repairs    Repairs
 	SA         SA
 	VM         VM
+	Perf       *Perf // nil: counters are not read
 }
 
 // Count is a counter and its labels, in the order that the metric documents.
@@ -90,6 +91,7 @@ type collector struct {
 	sa                                                         *saCollector
 	vm                                                         *vmCollector
 	repairs                                                    *repairCollector
+	perf                                                       *perfCollector
 	phaseSeconds                                               *prometheus.HistogramVec
 	sweepSeconds                                               prometheus.Histogram
 }
@@ -129,6 +131,7 @@ func newCollector(now func() Values) *collector {
 		sa:         newSACollector(),
 		vm:         newVMCollector(),
 		repairs:    newRepairCollector(),
+		perf:       newPerfCollector(),
 		phaseSeconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "heddle_sweep_phase_seconds", Help: "Seconds of each phase of full sweeps.", Buckets: buckets,
 		}, []string{"phase"}),
@@ -193,6 +196,7 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	c.sa.collect(to, &x)
 	c.vm.collect(to, &x)
 	c.repairs.collect(to, &x.Repairs)
+	c.perf.collect(to, x.Perf)
 
 	for _, r := range x.Sweeps {
 		for p, t := range r.Phases {
