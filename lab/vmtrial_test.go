@@ -28,3 +28,16 @@ func TestVMs(t *testing.T) {
 		t.Errorf("of %d operations %d were done, %d packets went through: this proves little", asked, done, through)
 	}
 }
+
+// TestVMsKept replays schedules that once gave an address to two interfaces.
+func TestVMsKept(t *testing.T) {
+	for _, s := range []uint64{
+		1127, // an interface ended while no manager ran; its LID was stored for it and given to another
+		1572, // an interface without a place has a LID that its old function lost
+	} {
+		tr := vmTrial(s)
+		if err := tr.Run(); err != nil {
+			t.Errorf("seed %d: %s", s, tr.Report(err))
+		}
+	}
+}

@@ -66,6 +66,22 @@ func TestSpace(t *testing.T) {
 	}
 }
 
+// TestClaimOfALIDThatIsGiven: placement 9 ended while no manager ran, so the store has its LID, which
+// function 1/1 kept. Placement 10 gets it with the function. A new placement 9 gets another.
+func TestClaimOfALIDThatIsGiven(t *testing.T) {
+	x := New()
+	x.Load([]store.LIDEntry{{GUID: 9, LID: 7}})
+	x.SetFunction(subnet.Place{Port: 1, Function: 1}, 7)
+	x.Give(10, 7)
+	ok, ops := x.Claim(9)
+	if ok || x.OfPlacement(9) != 0 || x.Placement(7) != 10 {
+		t.Errorf("placement 9 has LID %v, LID 7 is that of placement %v", x.OfPlacement(9), x.Placement(7))
+	}
+	if _, stored := x.Stored(9); stored || len(ops) != 1 || ops[0].Kind != store.DeleteLID || ops[0].GUID != 9 {
+		t.Errorf("the store has LID 7 for both: %v", ops)
+	}
+}
+
 // TestTable: each owner has its LID, the store what was said of it, and nobody a LID twice.
 func TestTable(t *testing.T) {
 	x := New()
@@ -74,7 +90,14 @@ func TestTable(t *testing.T) {
 	if len(x.Assign(1, One(1))) != 0 || len(x.Assign(2, One(3))) != 1 {
 		t.Error("what is stored is not what is news")
 	}
-	if !x.Claim(9) || x.OfPlacement(9) != 7 || x.Placement(7) != 9 || x.Claim(9) || x.Claim(10) {
+	claim := func(g ib.GUID) bool {
+		ok, ops := x.Claim(g)
+		if len(ops) > 0 {
+			t.Errorf("a claim of %v stores %v", g, ops)
+		}
+		return ok
+	}
+	if !claim(9) || x.OfPlacement(9) != 7 || x.Placement(7) != 9 || claim(9) || claim(10) {
 		t.Errorf("placement 9 has LID %v", x.OfPlacement(9))
 	}
 	at := subnet.Place{Port: 1, Function: 2}

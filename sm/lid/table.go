@@ -106,14 +106,19 @@ func (t *Table) OfPlacement(g ib.GUID) ib.LID { return t.placement[g] }
 func (t *Table) Placement(l ib.LID) ib.GUID { return t.byLID[l] }
 
 // Claim gives a placement that has no LID the one that the store has for its GUID. It reports
-// whether there is one.
-func (t *Table) Claim(g ib.GUID) bool {
+// whether there is one, and returns what is to be stored. A placement that ended while no manager ran
+// leaves its LID in the store. If another placement got that LID since, with a function, it keeps it.
+func (t *Table) Claim(g ib.GUID) (ok bool, ops []store.Op) {
 	l := t.stored[g].Base
 	if t.placement[g] != 0 || l == 0 {
-		return false
+		return false, nil
+	}
+	if t.byLID[l] != 0 {
+		delete(t.stored, g)
+		return false, []store.Op{{Kind: store.DeleteLID, GUID: g}}
 	}
 	t.placement[g], t.byLID[l] = l, g
-	return true
+	return true, nil
 }
 
 // Give gives a placement a LID in place of the one it had. It returns what is to be stored, if

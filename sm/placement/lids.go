@@ -43,7 +43,8 @@ func (m *Machine) Load(list []store.Record) {
 	})...)
 	// Placements may be set before the start, when nothing was known of their LIDs.
 	for _, l := range m.list {
-		if m.lids.Claim(l.GUID) && l.port == 0 {
+		ok, ops := m.lids.Claim(l.GUID)
+		if m.Unsaved = append(m.Unsaved, ops...); ok && l.port == 0 {
 			l.port = l.Place.Port
 		}
 	}

@@ -88,7 +88,8 @@ func (m *Machine) set(n *subnet.Placement) {
 func (m *Machine) add(g ib.GUID) *placement {
 	l := &placement{Placement: subnet.Placement{GUID: g}}
 	if m.EndPort(g) == nil {
-		m.lids.Claim(g)
+		_, ops := m.lids.Claim(g)
+		m.Unsaved = append(m.Unsaved, ops...)
 	}
 	m.byGUID[g] = l
 	delete(m.former, g)

@@ -168,8 +168,10 @@ func (m *Machine) swapPlaces(l *placement, t subnet.Place, ops []store.Op) ([]st
 	}
 	from, ok := m.lids.Function(has)
 	fn.changed = append(fn.changed, t)
-	if !ok { // it was assigned before functions had LIDs
-		m.lids.InUse().Release(lid.One(at))
+	if !ok { // it was assigned before functions had LIDs, or at one that does not always have one
+		if m.lids.Placement(at) == 0 { // else it stays that of a placement that is nowhere now
+			m.lids.InUse().Release(lid.One(at))
+		}
 		fn.fresh = true
 		return append(ops, m.setFunctionLID(t, has)), failure{}
 	}
