@@ -9,6 +9,7 @@ import (
 	"heddle/report"
 	"heddle/route"
 	"heddle/route/move"
+	"heddle/subnet"
 )
 
 // VSwitchReconfiguration repeats the analysis of E. Tasoulas, E. G. Gran,
@@ -59,6 +60,11 @@ func VSwitchReconfiguration(o Options) (*report.Report, error) {
 	if len(results) > 0 {
 		rep.Sections = append(rep.Sections, fullSection(results), migrationSection(results), timeSection(results))
 		rep.Sections = append(rep.Sections, directedSection(results)...)
+		more, err := smallSections(&o, results)
+		if err != nil {
+			return nil, err
+		}
+		rep.Sections = append(rep.Sections, more...)
 	}
 	c, err := capacitySections(&o, full)
 	if err != nil {
@@ -66,6 +72,25 @@ func VSwitchReconfiguration(o Options) (*report.Report, error) {
 	}
 	rep.Sections = append(rep.Sections, c...)
 	return rep, nil
+}
+
+// smallSections are computed, or measured under traffic, where fabrics are small.
+func smallSections(o *Options, results []*vswitchSize) (list []report.Section, err error) {
+	var sizes []int
+	for _, r := range results {
+		if r.hosts < 1000 {
+			sizes = append(sizes, r.hosts)
+		}
+	}
+	if len(sizes) == 0 {
+		return nil, nil
+	}
+	t, err := trafficSection(o, sizes[0])
+	if err != nil {
+		return nil, fmt.Errorf("packets to VMs that migrate: %w", err)
+	}
+	c, err := computeSection(o, sizes)
+	return []report.Section{t, c}, err
 }
 
 // vswitchSize is what was found at one size.
@@ -88,14 +113,16 @@ type boot struct {
 
 // vswitchMoves are the migrations of one kind and mode.
 type vswitchMoves struct {
-	kind  move.Kind
-	mode  move.Mode
-	blind int           // migrations that took other SMPs than had been computed
-	more  int           // minimal ones that took more, because the fewest would have closed a credit cycle
-	leaf  wireCost      // inside a leaf
-	far   [2][]wireCost // between random hosts: with the manager's own window, one SMP at a time
-	paper []int         // SMPs by the paper's count, of the first of these
-	all   move.Survey   // computed, over many pairs
+	kind    move.Kind
+	mode    move.Mode
+	blind   int           // migrations that took other SMPs than had been computed
+	more    int           // minimal ones that took more, because the fewest would have closed a credit cycle
+	uneven  int           // balanced ones that wrote another block than those that differ, one twice, or more of a switch than published
+	strange int           // balanced ones after which some entry is not the model's
+	leaf    wireCost      // inside a leaf
+	far     [2][]wireCost // between random hosts: with the manager's own window, one SMP at a time
+	paper   []int         // SMPs by the paper's count, of the first of these
+	all     move.Survey   // computed, over many pairs
 }
 
 // most is the published bound: n by copy, 2n by swap.
@@ -184,11 +211,19 @@ func (r *vswitchSize) on(k int, wo wireOptions) error {
 		if err != nil {
 			return err
 		}
+		with, err := w.partner(v)
+		if err != nil {
+			return err
+		}
+		before := w.m.Snap
 		cost, reports, err := w.migrate(v)
 		if err != nil {
 			return fmt.Errorf("migration %d of %d: %w", i+1, len(w.vms), err)
 		}
 		m := mine[v.mode]
+		if v.mode == move.Balanced {
+			m.compare(before, w.m.Snap, v.lid, with, cost.sets)
+		}
 		switch paper := reports[0].SMPs; {
 		case cost.sets < paper, paper < told.Max, paper > told.Max && v.mode == move.Balanced:
 			m.blind++
@@ -206,6 +241,32 @@ func (r *vswitchSize) on(k int, wo wireOptions) error {
 		}
 	}
 	return w.c.Check(w.m)
+}
+
+// compare holds a balanced migration of lid against algorithm 1: each block that differs was written
+// once, at most one of a switch by copy and two by swap, and all entries are the model's.
+func (m *vswitchMoves) compare(before, after *subnet.Snapshot, lid, with ib.LID, sets int) {
+	was, is := before.Tables, after.Tables
+	differ, most, copied := 0, 0, true
+	for s := range int32(len(before.Graph.Switches)) {
+		changed := func(l ib.LID) bool { return was.Entry(s, l) != is.Entry(s, l) }
+		n := 0
+		if changed(lid) {
+			n++
+		}
+		if changed(with) && (n == 0 || lid/route.BlockLen != with/route.BlockLen) {
+			n++
+		}
+		differ += n
+		most = max(most, n)
+		copied = copied && is.Entry(s, lid) == was.Entry(s, with) && (m.kind == move.Copy || is.Entry(s, with) == was.Entry(s, lid))
+	}
+	if differ != sets || most > m.most(1) {
+		m.uneven++
+	}
+	if !copied {
+		m.strange++
+	}
 }
 
 // survey computes what migrations between random hosts cost, by the LIDs that they have on this wire.

@@ -82,6 +82,7 @@ func migrationSection(results []*vswitchSize) report.Section {
 		}},
 	}
 	within, one := true, true
+	uneven, strange, twice := 0, 0, ""
 	var moves, blind, more [2]int // by mode: all, those not as computed, and of these minimal ones that took more
 	worst := ""
 	for _, r := range results {
@@ -96,6 +97,8 @@ func migrationSection(results []*vswitchSize) report.Section {
 			moves[m.mode] += len(m.far[0]) + len(m.far[1]) + 2
 			blind[m.mode] += m.blind
 			more[m.mode] += m.more
+			uneven += m.uneven
+			strange += m.strange
 			if m.mode == move.Minimal {
 				if m.leaf.sets > 1+int(m.kind) || m.leaf.sets < 1 {
 					one = false
@@ -103,6 +106,9 @@ func migrationSection(results []*vswitchSize) report.Section {
 				}
 			}
 		}
+	}
+	if uneven > 0 {
+		twice = "; the others swap two LIDs of one block and write some blocks once for each, or packets would loop ('over')"
 	}
 	if one {
 		worst = "1 by copy, 1 or 2 by swap (LIDs in different blocks), in mode minimal"
@@ -113,6 +119,14 @@ func migrationSection(results []*vswitchSize) report.Section {
 		{
 			What: "the count of a balanced migration is known before it is made", Published: "by algorithm 1",
 			Measured: fmt.Sprintf("%d of %d as computed", moves[move.Balanced]-blind[move.Balanced], moves[move.Balanced]), Holds: blind[move.Balanced] == 0,
+		},
+		{
+			What: "a balanced migration writes the switches whose entries differ, one block of each by copy and two at most by swap, each once", Published: "algorithm 1",
+			Measured: fmt.Sprintf("%d of %d%s", moves[move.Balanced]-uneven, moves[move.Balanced], twice), Holds: uneven == 0,
+		},
+		{
+			What: "after a balanced migration all entries of the LID are those of its model", Published: "§V-C",
+			Measured: fmt.Sprintf("%d of %d", moves[move.Balanced]-strange, moves[move.Balanced]), Holds: strange == 0,
 		},
 		{
 			What: "the count of a minimal migration is known before it is made", Published: "not in the paper",
@@ -151,14 +165,17 @@ func timeSection(results []*vswitchSize) report.Section {
 		cells []any
 	}
 	var rows []row
-	exact := 0.0
-	note := func(predicted, alone time.Duration) {
+	exact, some, slower := 0.0, 0, 0
+	note := func(predicted, alone, many time.Duration, smps float64) {
+		if some++; smps > 1 && many >= alone {
+			slower++
+		}
 		exact = max(exact, us(max(predicted-alone, alone-predicted))/max(us(predicted), 1e-3))
 	}
 	for _, r := range results {
 		n := float64(r.boot[0].sets)
 		p := r.equation(n)
-		note(p, r.boot[1].took)
+		note(p, r.boot[1].took, r.boot[0].took, n)
 		rows = append(rows, row{n, []any{n, r.hosts, "full", "", us(r.trip), us(p), us(r.boot[1].took), us(r.boot[0].took), nil, nil, nil, r.boot[0].compute.Seconds() * 1000}})
 		for _, m := range r.moves {
 			if len(m.far[0]) == 0 || len(m.far[1]) == 0 {
@@ -166,7 +183,7 @@ func timeSection(results []*vswitchSize) report.Section {
 			}
 			many, alone := meanOf(m.far[0], m.paper), meanOf(m.far[1], nil)
 			p := r.equation(alone.sets)
-			note(p, alone.busy)
+			note(p, alone.busy, many.busy, alone.sets)
 			rows = append(rows, row{alone.sets, []any{
 				alone.sets, r.hosts, lidsAre[m.kind], m.mode.String(), us(r.trip), us(p), us(alone.busy), us(many.busy), us(many.took - many.wait), part(many.drains, len(m.far[0])), waits(many, len(m.far[0])), us(many.cpu) / 1000,
 			}})
@@ -187,7 +204,10 @@ func timeSection(results []*vswitchSize) report.Section {
 		}},
 		Claim: []report.Claim{{
 			What: "the simulator takes the time that equation 3 says with its own k and r = 0 (this checks the simulator)", Published: "n'·m'·(k + r)",
-			Measured: fmt.Sprintf("at most %.0f %% off (a migration's switches are not all as far as the mean)", 100*exact), Holds: exact < 0.25,
+			Measured: fmt.Sprintf("at most %.0f %% off (a migration's switches are not all as far as the mean)", 100*exact), Holds: exact <= 0.15,
+		}, {
+			What: "pipelined SMPs take less time than one at a time", Published: "less than the equation, which has no pipelining (§VI-A)",
+			Measured: fmt.Sprintf("%d of %d", some-slower, some), Holds: slower == 0,
 		}},
 	}
 	for _, r := range rows {
