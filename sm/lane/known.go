@@ -52,7 +52,7 @@ func intern[T comparable](list *[]T, at map[T]uint16, row *T) uint16 {
 func (t *Tables) of(ni int32) *nodeTables {
 	n := &t.Fabric.Nodes[ni]
 	l := t.byNode[n.Info.NodeGUID]
-	if l == nil {
+	if l == nil || !l.fits(n) {
 		ports := int(n.Info.NumPorts) + 1
 		l = &nodeTables{sl: make([]uint16, ports), arb: make([]uint16, 4*ports)}
 		if n.IsSwitch() {
@@ -62,6 +62,10 @@ func (t *Tables) of(ni int32) *nodeTables {
 	}
 	return l
 }
+
+// fits reports whether the tables are those of a node with as many ports: a node may come back with
+// others, and what an agent says of itself may be wrong.
+func (l *nodeTables) fits(n *topo.Node) bool { return len(l.arb) == 4*(int(n.Info.NumPorts)+1) }
 
 // putSL keeps the row of an SL-to-VL table.
 func (t *Tables) putSL(ni int32, in, out uint8, row uint16) {
@@ -168,7 +172,7 @@ func (t *Tables) Discovered(full bool) {
 	}
 	f := t.Fabric
 	t.sweep.ScopeNodes(func(ni int32, n *topo.Node) {
-		if t.byNode[n.Info.NodeGUID] == nil || !t.lost(ni) {
+		if l := t.byNode[n.Info.NodeGUID]; l == nil || l.fits(n) && !t.lost(ni) {
 			return
 		}
 		delete(t.byNode, n.Info.NodeGUID)

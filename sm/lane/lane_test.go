@@ -260,3 +260,18 @@ func (x *fixture) ScopeNodes(fn func(ni int32, n *topo.Node)) {
 }
 
 func (x *fixture) Moves(*topo.Port) bool { return true }
+
+// TestOtherPorts: a node that was discovered with other ports has no tables that are known.
+func TestOtherPorts(t *testing.T) {
+	x := newFixture()
+	n := &x.Fabric.Nodes[0]
+	for _, ports := range []uint8{n.Info.NumPorts, 40, 2} {
+		n.Info.NumPorts = ports
+		x.l.Discovered(true)
+		x.l.putSL(0, ports, ports, 1)
+		x.l.putArb(0, ports, 4, 1)
+		if l := x.l.of(0); len(l.arb) != 4*(int(ports)+1) {
+			t.Errorf("%d ports: %d rows", ports, len(l.arb))
+		}
+	}
+}
