@@ -272,13 +272,13 @@ func (x *hostTrial) cut() {
 	}
 }
 
-// look is how often paths are followed.
-const look = 2 * time.Millisecond
+// followEvery is how often paths are followed.
+const followEvery = 2 * time.Millisecond
 
 // step runs for d, and follows the paths of connections.
 func (x *hostTrial) step(d time.Duration) {
 	for end := x.Sim.Now().Add(d); x.Sim.Now() < end; {
-		x.Run(min(look, end.Sub(x.Sim.Now())))
+		x.Run(min(followEvery, end.Sub(x.Sim.Now())))
 		x.Sim.Data()
 		x.elect()
 		for _, s := range x.streams {

@@ -147,17 +147,17 @@ func (n *IPNet) guest(t testing.TB, i, function int) *Guest {
 	return g
 }
 
-// tally counts what the SA sends and receives about subscriptions and notices.
-type tally struct{ sets, answers, reports, responses int }
+// noticeTally counts what the SA sends and receives about subscriptions and notices.
+type noticeTally struct{ sets, answers, reports, responses int }
 
-func (n *IPNet) count() *tally {
-	k := &tally{}
+func (n *IPNet) count() *noticeTally {
+	k := &noticeTally{}
 	n.Manager.OnReceive = func(p *mad.Packet) { k.add(p, &k.sets, &k.responses) }
 	n.Manager.WatchSA(func(p *mad.Packet) { k.add(p, &k.answers, &k.reports) })
 	return k
 }
 
-func (k *tally) add(p *mad.Packet, inform, notice *int) {
+func (k *noticeTally) add(p *mad.Packet, inform, notice *int) {
 	if m := (*ib.MAD)(p.Data); m.Class() == ib.ClassSA {
 		switch m.AttrID() {
 		case wire.AttrInformInfo:
@@ -218,7 +218,7 @@ func TestNoticePerServer(t *testing.T) {
 				if k.reports != want || k.responses != want {
 					t.Errorf("%s: %+v, want %d Reports", what, *k, want)
 				}
-				*k = tally{}
+				*k = noticeTally{}
 			}
 			must := func(errs ...error) {
 				t.Helper()
@@ -226,7 +226,7 @@ func TestNoticePerServer(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			*k = tally{}
+			*k = noticeTally{}
 			g := n.Guests[0]
 			must(g.Unplug())
 			n.Run(time.Second)

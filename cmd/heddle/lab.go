@@ -59,12 +59,8 @@ type labRun struct {
 	asJSON bool
 }
 
-func newLabRun() *cobra.Command {
-	var o labRun
-	c := &cobra.Command{
-		Use:   "run NAME",
-		Short: "Run an experiment and compare it with the published results",
-		Long: `Runs an experiment on simulated subnets in virtual time: the manager is the real
+// labRunLong describes the experiments one by one.
+const labRunLong = `Runs an experiment on simulated subnets in virtual time: the manager is the real
 one, the datagrams are real, and a seed repeats the run. Prints tables, and with
 --out writes them with plots as one HTML file that needs nothing else, and as
 JSON.
@@ -110,7 +106,14 @@ rounds and --sizes the numbers of MIFs; each line is measured --repeats times.
 
 Every report begins with the settings that are not the product's defaults.
 "published" is what the paper says in words or tables; what follows from its
-equations, or is computed here, is called so.`,
+equations, or is computed here, is called so.`
+
+func newLabRun() *cobra.Command {
+	var o labRun
+	c := &cobra.Command{
+		Use:   "run NAME",
+		Short: "Run an experiment and compare it with the published results",
+		Long:  labRunLong,
 		Example: `  heddle lab run change-assimilation
   heddle lab run deadlock --runs 1 --out results
   heddle lab run host-reconfiguration --runs 1 --out results
