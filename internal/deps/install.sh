@@ -10,6 +10,7 @@ want=(
   ibsim:ibsim-utils
   smpquery:infiniband-diags
   ibdmchk:ibutils
+  prometheus:prometheus
   chromium:chromium
   chromedriver:chromium-driver
   gcc:gcc # for the race detector
