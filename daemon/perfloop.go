@@ -53,7 +53,12 @@ type perfLoop struct {
 	shell *shell.Perf
 	alarm alarm
 	told  noticeLimit
+	burst mad.Burster   // nil: one packet at a time
+	list  []*mad.Packet // those that one step takes
 }
+
+// perfBatch is how many answers a step takes at most.
+const perfBatch = 64
 
 // readCounters starts the goroutine of the performance manager, if there is one; end stops it and
 // waits for it.
@@ -63,7 +68,7 @@ func (d *Daemon) readCounters() (end func()) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
-	l := &perfLoop{d: d, alarm: newAlarm()}
+	l := &perfLoop{d: d, alarm: newAlarm(), burst: burstsOf(d.cfg.Port)}
 	l.shell = shell.NewPerf(d.perf.core, l, &d.shared)
 	running.Go(func() { l.run(ctx) })
 	return func() {
@@ -81,8 +86,7 @@ func (l *perfLoop) run(ctx context.Context) {
 		case <-l.d.perf.mail:
 			l.shell.Mail()
 		case p := <-l.d.perf.packets:
-			l.shell.Step(perf.Received{P: p})
-			l.d.free.put(p)
+			l.received(p)
 		case <-l.alarm.timer.C:
 			l.alarm.rang()
 			l.shell.Step(perf.Timer{})
@@ -90,12 +94,39 @@ func (l *perfLoop) run(ctx context.Context) {
 	}
 }
 
+// received takes all answers that wait in one step, whose requests then leave together: the SA
+// shares processors with this goroutine, and each wake-up would cost as much as its answer.
+func (l *perfLoop) received(p *mad.Packet) {
+	l.list = append(l.list[:0], p)
+	for more := true; more && len(l.list) < perfBatch; {
+		select {
+		case p := <-l.d.perf.packets:
+			l.list = append(l.list, p)
+		default:
+			more = false
+		}
+	}
+	l.shell.Step(perf.Received{List: l.list})
+	for _, p := range l.list {
+		l.d.free.put(p)
+	}
+}
+
 func (l *perfLoop) Now() mad.Time { return l.d.now() }
 
-// Send sends a request. The core repeats one that is not answered, so an error is only counted.
-func (l *perfLoop) Send(p *mad.Packet) {
-	if err := l.d.cfg.Port.Send(p); err != nil {
-		l.d.perf.unsent.Add(1)
+// Send sends requests. The core repeats those that are not answered, so an error is only counted.
+func (l *perfLoop) Send(list []mad.Packet) {
+	if l.burst != nil {
+		n, err := l.burst.TrySend(list)
+		if list = list[n:]; err != nil && len(list) > 0 {
+			l.d.perf.unsent.Add(1)
+			list = list[1:]
+		}
+	}
+	for i := range list { // those for which there was no room wait for it
+		if err := l.d.cfg.Port.Send(&list[i]); err != nil {
+			l.d.perf.unsent.Add(1)
+		}
 	}
 }
 
@@ -126,7 +157,7 @@ func (d *Daemon) counted(p *mad.Packet) *mad.Packet {
 	}
 	select {
 	case d.perf.packets <- p:
-		d.recv.handed = true
+		// No r.handed: the SA's queries do not wait for counters.
 		return d.packet(nil)
 	default: // the core repeats the request
 		bump(&d.perf.lost)

@@ -190,7 +190,7 @@ func (m *Manager) receive(p *mad.Packet) {
 	}
 	if kind := shell.KindOf(p); kind != shell.SMP {
 		if kind == shell.Counters && m.perf != nil {
-			m.perf.shell.Step(perf.Received{P: keep(p)})
+			m.perf.shell.Step(perf.Received{List: []*mad.Packet{keep(p)}})
 		} else if m.sa != nil {
 			m.sa.receive(p)
 		}

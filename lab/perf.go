@@ -59,12 +59,14 @@ type perfEdge struct{ c *counters }
 
 func (e perfEdge) Now() mad.Time { return e.c.m.c.Sim.Now() }
 
-func (e perfEdge) Send(p *mad.Packet) {
+func (e perfEdge) Send(list []mad.Packet) {
 	m := e.c.m
-	if m.OnSend != nil {
-		m.OnSend(p)
+	for i := range list {
+		if m.OnSend != nil {
+			m.OnSend(&list[i])
+		}
+		m.sends(&list[i])
 	}
-	m.sends(p)
 }
 
 func (e perfEdge) Published(*perf.Round) {}

@@ -91,11 +91,13 @@ func (c *Core) Step(now mad.Time, ev Event, out *Output) {
 	case Published:
 		c.onSnapshot(ev.Snap)
 	case Received:
-		switch done, kind := c.engine.Receive(c.t, ev.P); kind {
-		case mad.KindCompletion:
-			c.complete(done)
-		case mad.KindStale, mad.KindUnsolicited:
-			c.st.Strange++
+		for _, p := range ev.List {
+			switch done, kind := c.engine.Receive(c.t, p); kind {
+			case mad.KindCompletion:
+				c.complete(done)
+			case mad.KindStale, mad.KindUnsolicited:
+				c.st.Strange++
+			}
 		}
 	case Timer:
 	}

@@ -8,7 +8,7 @@ import (
 
 // minTick is the shortest time between two releases, so that the timer need not ring for each of
 // many ports.
-const minTick = time.Millisecond
+const minTick = 2 * time.Millisecond
 
 // spread is the part of a period over which its ports are released. The last of them are to be read
 // before the next round begins.

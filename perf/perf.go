@@ -59,8 +59,8 @@ type Event interface{ isEvent() }
 // Published is a new snapshot. Ports are polled while it is that of a master whose subnet is up.
 type Published struct{ Snap *subnet.Snapshot }
 
-// Received is a packet of the performance management class. The core does not keep it.
-type Received struct{ P *mad.Packet }
+// Received are packets of the performance management class. The core does not keep them.
+type Received struct{ List []*mad.Packet }
 
 // Timer is the time that Output.Timer named, or an earlier one.
 type Timer struct{}

@@ -15,8 +15,8 @@ type PerfCore interface {
 type PerfEdge interface {
 	Clock
 	Timer
-	// Send sends a request; the core repeats one that is not answered.
-	Send(p *mad.Packet)
+	// Send sends requests; the core repeats those that are not answered.
+	Send(list []mad.Packet)
 	// Published is called with a round after Shared.Round has it and the cores in
 	// Shared.OnRound were called.
 	Published(r *perf.Round)
@@ -65,8 +65,8 @@ func (p *Perf) carryOut(ev perf.Event) {
 	p.out.Reset()
 	p.core.Step(p.edge.Now(), ev, &p.out)
 	out := &p.out
-	for i := 0; i < len(out.Sends) && !p.halted; i++ {
-		p.edge.Send(&out.Sends[i])
+	if len(out.Sends) > 0 {
+		p.edge.Send(out.Sends)
 	}
 	if p.halted {
 		return
