@@ -48,7 +48,7 @@ type agent struct {
 	next     int32
 	released int32
 	port     int32 // that is being read
-	vport    int32 // index in Snap.Ports of the virtual port that is being read
+	vport    int32 // index of the virtual port that is being read there, 0: none yet
 	todo     ops
 	got      values
 	addr     mad.Addr // of the chain

@@ -145,7 +145,7 @@ func (c *Core) ask(a *agent) {
 		case opClassInfo:
 		case opVPort:
 			pm.Data(&r.MAD)[1] = port
-			in := pm.VPortCountersExtended{PortSelect: port, CounterSelect: pm.SelVPortAll, VPortIndex: c.snap.Ports[a.vport].Virtual.Index}
+			in := pm.VPortCountersExtended{PortSelect: port, CounterSelect: pm.SelVPortAll, VPortIndex: uint16(a.vport)}
 			in.Put(pm.Data(&r.MAD))
 		default:
 			pm.SetPortSelect(&r.MAD, port)
@@ -186,7 +186,7 @@ func (c *Core) begin(a *agent) bool {
 			a.skip = true // there is no path now; the manager knows and tells
 			return false
 		}
-		a.addr, a.port, a.vport = to, i, -1
+		a.addr, a.port, a.vport = to, i, 0
 		a.got = values{}
 		a.todo = c.sample(a, i)
 		return true

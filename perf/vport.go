@@ -45,28 +45,32 @@ func (c *Core) nextVPort(a *agent) {
 	if !a.virt || a.refused.has(opVPort) {
 		return
 	}
+	// The list may be out of order, and another snapshot may have come.
+	next := int32(-1)
 	for v := range c.snap.VPortsOf(a.port) {
-		if c.snap.Ports[v].Virtual != nil && v > a.vport {
-			a.vport = v
-			a.todo |= 1 << opVPort
-			return
+		if x := c.snap.Ports[v].Virtual; x != nil && int32(x.Index) > a.vport && (next < 0 || int32(x.Index) < next) {
+			next = int32(x.Index)
 		}
 	}
-	a.todo &^= 1 << opVPort
+	if next < 0 {
+		a.todo &^= 1 << opVPort
+		return
+	}
+	a.vport = next
+	a.todo |= 1 << opVPort
 }
 
 // takeVPort takes over the counters of a virtual port.
 func (c *Core) takeVPort(a *agent, data []byte) {
 	var p pm.VPortCountersExtended
-	if p.Decode(data[:pm.VPortCountersExtendedLen]) != nil || int(a.vport) >= len(c.snap.Ports) {
+	if p.Decode(data[:pm.VPortCountersExtendedLen]) != nil {
 		return
 	}
-	v := c.snap.Ports[a.vport].Virtual
-	if v == nil || p.VPortIndex != v.Index {
+	if int32(p.VPortIndex) != a.vport {
 		c.st.Strange++
 		return
 	}
-	k := vkey{c.snap.Ports[a.port].GUID, v.Index}
+	k := vkey{c.snap.Ports[a.port].GUID, p.VPortIndex}
 	now := [NumVPortCounters]uint64{
 		p.PortXmitData, p.PortRcvData, p.PortXmitPkts, p.PortRcvPkts, p.PortUnicastXmitPkts, p.PortUnicastRcvPkts,
 		p.PortMulticastXmitPkts, p.PortMulticastRcvPkts, p.PortRelayErrors,

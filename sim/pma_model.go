@@ -184,3 +184,26 @@ func (s *Subnet) ResetCounters(node int) {
 		}
 	}
 }
+
+// CountVPort has a virtual port count a tally in addition to its own traffic; the errors are those
+// of relaying, in the first. With clear its counters begin from 0 before.
+func (s *Subnet) CountVPort(f VF, t *Tally, clear bool) error {
+	v, err := s.function(f)
+	if err != nil {
+		return err
+	}
+	if clear {
+		v.cnt, v.relay = counters{}, 0
+	}
+	c := &v.cnt
+	c.xmitData += t.XmitWords
+	c.rcvData += t.RcvWords
+	c.xmitPkts += t.XmitPkts
+	c.rcvPkts += t.RcvPkts
+	c.mxmit += t.XmitMulticast
+	c.mrcv += t.RcvMulticast
+	c.uxmit += t.XmitPkts - t.XmitMulticast
+	c.urcv += t.RcvPkts - t.RcvMulticast
+	v.relay += t.Errors[0]
+	return nil
+}
