@@ -24,6 +24,7 @@ type Machines struct {
 	*Loaded
 	Adapters []*adapter.Adapter // by host of the engine
 	way      hv.Way
+	cfg      sm.Config
 }
 
 // models are the adapters of each way, and the LIDs of machines on them.
@@ -77,7 +78,7 @@ func StartMachines(f *fabric.Fabric, way hv.Way, sc sim.Config, cfg sm.Config, d
 	if err != nil {
 		return nil, err
 	}
-	h := &Machines{Loaded: l, way: way}
+	h := &Machines{Loaded: l, way: way, cfg: cfg}
 	for i := range l.Engine.NumHosts() {
 		a, err := adapter.New(l.Engine, i)
 		if err != nil {
@@ -86,6 +87,28 @@ func StartMachines(f *fabric.Fabric, way hv.Way, sc sim.Config, cfg sm.Config, d
 		h.Adapters = append(h.Adapters, a)
 	}
 	return h, nil
+}
+
+// Restart has the manager die, and another begin in its place with what it has stored.
+func (h *Machines) Restart() error {
+	old := h.Manager
+	old.Kill()
+	m, err := h.Attach(old.Node, h.cfg, old.Store)
+	if err != nil {
+		return err
+	}
+	m.JobTime = old.JobTime
+	m.ServeVMs(vm.Config{})
+	h.Manager = m
+	return m.Start()
+}
+
+// sums are what all managers have sent, and the Sets among that.
+func (h *Machines) sums() (sent, sets int) {
+	for _, m := range h.Managers {
+		sent, sets = sent+m.Sent, sets+m.Writes
+	}
+	return sent, sets
 }
 
 // place is a function of a host, index from 1; 0: any.

@@ -102,6 +102,85 @@ func testMachine(t *testing.T, way hv.Way, seed uint64) {
 	}
 }
 
+// TestMachinesManagerDies: the manager dies at a random moment of a migration, between
+// any two of its packets, and another goes on with what it has stored. The hypervisors
+// ask again, and no message is lost, doubled or out of order, wherever the machine is
+// then.
+func TestMachinesManagerDies(t *testing.T) {
+	moved := 0
+	first, n := seeds(3, 30)
+	for _, way := range hv.Ways() {
+		for seed := first; seed < first+n; seed++ {
+			t.Run(fmt.Sprint(way, "/", seed), func(t *testing.T) {
+				if managerDies(t, way, seed) {
+					moved++
+				}
+			})
+		}
+	}
+	if moved == 0 && n > 1 {
+		t.Error("no machine came to its destination")
+	}
+}
+
+func managerDies(t *testing.T, way hv.Way, seed uint64) (moved bool) {
+	r := rand.New(rand.NewPCG(seed, 7+uint64(way)))
+	h := startMachines(t, way, seed)
+	m, err := h.Create("vm", 0, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := adapter.Options{MTU: 2048, Window: 32, AckEvery: 8}
+	for i := range 2 {
+		p := program.Stream{Bytes: 3000, Depth: 4, Gap: 200 * dataplane.Microsecond, Seed: seed + uint64(i)}
+		if _, err := m.Connect(len(h.Adapters)-1, i == 0, o, rc.Sender{Timeout: 18, Retries: 7, RNRRetries: 7}, p); err != nil {
+			t.Fatal(err)
+		}
+	}
+	v, err := m.Migrate(1, quickMigration(true, seed), o, rc.Sender{Timeout: 14, Retries: 7})
+	if err != nil {
+		t.Fatal(err)
+	}
+	when := []string{"begins", "pre-copy", "stop-and-copy", "at the destination", "attach"}[r.IntN(5)]
+	if err := h.RunUntil(time.Minute, func() bool {
+		marks := v.Marks()
+		return marks[len(marks)-1].What == when || v.Ended()
+	}); err != nil {
+		t.Fatalf("%v: %+v", err, v.Marks())
+	}
+	if r.IntN(2) == 0 {
+		h.Manager.KillAfter = 1 + r.IntN(20)
+	}
+	h.Run(time.Duration(r.IntN(3000)) * time.Microsecond)
+	h.Manager.Kill()
+	h.Run(time.Duration(r.IntN(1000)) * time.Millisecond)
+	if err := h.Restart(); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.RunUntil(time.Minute, v.Ended); err != nil {
+		t.Fatalf("seed %d: %v: %+v\n%+v", seed, err, v.Marks(), m.Interface())
+	}
+	if want := v.Err() == nil; want != (m.Host() == 1) {
+		t.Errorf("seed %d: %v, at host %d", seed, v.Err(), m.Host())
+	}
+	h.Run(3 * time.Second)
+	for _, x := range m.Streams {
+		x.Stop()
+	}
+	h.Run(3 * time.Second)
+	h.Sim.Data()
+	for i, x := range m.Streams {
+		st, at := x.Failed()
+		if got, _ := x.Sink.Got(); st != rc.Success || got != x.Posted() || got < 5000 || x.Check() != nil {
+			t.Errorf("seed %d, stream %d: %v at %v, %d of %d messages, %v; %v, %+v", seed, i, st, at, got, x.Posted(), x.Check(), v.Err(), v.Marks())
+		}
+	}
+	if !m.settled(m.Host()) {
+		t.Errorf("seed %d: %+v", seed, m.Interface())
+	}
+	return v.Err() == nil
+}
+
 // TestMachineGoesBack: the destination's cable fails when the machine has stopped, or
 // when it is there already: the manager rolls back, and the machine goes on at its old
 // place with all its messages.

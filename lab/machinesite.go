@@ -44,7 +44,8 @@ func (m *Machine) Migrate(to int, c hv.Config, o adapter.Options, s rc.Sender) (
 	for _, x := range m.Streams {
 		v.Connections = append(v.Connections, x.Mine)
 	}
-	v.Sent, v.Sets, v.Blocks = -h.Manager.Sent, -h.Manager.Writes, -int(h.Sim.Stats().LFTSets)
+	v.Sent, v.Sets = h.sums()
+	v.Blocks = int(h.Sim.Stats().LFTSets)
 	v.Start()
 	v.watch()
 	return v, nil
@@ -58,10 +59,11 @@ func (v *Move) watch() {
 		h.after(time.Millisecond, v.watch)
 		return
 	case v.Err() != nil && v.migrating(): // it failed before the manager had to act
-		h.Manager.DoVM(func(int, *vm.Reply) {}, vm.RollBack{Name: v.m.Name})
+		v.ask(vm.RollBack{Name: v.m.Name}, func(error) {})
 	}
 	v.carrier.Close()
-	v.Sent, v.Sets, v.Blocks = v.Sent+h.Manager.Sent, v.Sets+h.Manager.Writes, v.Blocks+int(h.Sim.Stats().LFTSets)
+	sent, sets := h.sums()
+	v.Sent, v.Sets, v.Blocks = sent-v.Sent, sets-v.Sets, int(h.Sim.Stats().LFTSets)-v.Blocks
 	v.ended = true
 }
 
@@ -86,13 +88,30 @@ func (v *Move) After(d time.Duration, fn func()) { v.m.h.after(d, fn) }
 
 // Reserve implements hv.Site: the manager's migrate.
 func (v *Move) Reserve(done func(error)) {
-	called := false
-	v.m.h.Manager.DoVM(func(_ int, r *vm.Reply) {
-		if !called {
-			called = true
-			done(r.Err)
+	v.ask(vm.Migrate{Name: v.m.Name, To: v.m.h.place(v.to, v.m.index)}, done)
+}
+
+// operationAgain is after how long a hypervisor repeats an operation without an answer: the
+// manager may have died, and operations are idempotent.
+const operationAgain = 500 * time.Millisecond
+
+// ask gives the manager an operation until it is answered.
+func (v *Move) ask(op vm.Op, done func(error)) {
+	answered := false
+	var try func()
+	try = func() {
+		if answered {
+			return
 		}
-	}, vm.Migrate{Name: v.m.Name, To: v.m.h.place(v.to, v.m.index)})
+		v.After(operationAgain, try)
+		v.m.h.Manager.DoVM(func(_ int, r *vm.Reply) {
+			if !answered {
+				answered = true
+				done(r.Err)
+			}
+		}, op)
+	}
+	try()
 }
 
 // Send implements hv.Site.
@@ -144,7 +163,7 @@ func (v *Move) Settle(done func(error)) {
 	}
 	v.replied = nil
 	if !back || v.migrating() {
-		v.m.h.Manager.DoVM(func(_ int, r *vm.Reply) { v.replied = r.Err }, op)
+		v.ask(op, func(err error) { v.replied = err })
 	}
 	v.await(done, v.Now()+settleLimit, back)
 }
