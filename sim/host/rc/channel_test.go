@@ -41,6 +41,7 @@ type end struct {
 	busy Time
 	pkt  Packet // in the adapter
 	full bool
+	away bool // suspended: it takes and sends nothing
 
 	posted, done, got uint64
 	ok                uint64 // sends that ended in success
@@ -130,7 +131,7 @@ func (e *end) post(n int) {
 
 // pump fills the adapter, and puts its packet on the wire when that is free.
 func (e *end) pump() {
-	for {
+	for !e.away {
 		if !e.full {
 			e.full = e.q.Poll(e.c.now, &e.pkt)
 		}
@@ -163,10 +164,10 @@ func (c *channel) step(limit Time) bool {
 		}
 	}
 	for _, e := range c.ends {
-		if t := e.q.NextTimer(); t < at {
+		if t := e.q.NextTimer(); t < at && !e.away {
 			best, at = -1, t
 		}
-		if e.full && e.busy < at {
+		if e.full && !e.away && e.busy < at {
 			best, at = -1, e.busy
 		}
 	}
@@ -188,11 +189,13 @@ func (c *channel) step(limit Time) bool {
 		if c.log != nil {
 			c.log("%v to %d: %+v", c.now, f.to, p)
 		}
-		c.ends[f.to].q.Receive(c.now, &p, f.slid)
+		if !c.ends[f.to].away {
+			c.ends[f.to].q.Receive(c.now, &p, f.slid)
+		}
 		return true
 	}
 	for _, e := range c.ends {
-		if e.q.NextTimer() <= c.now {
+		if e.q.NextTimer() <= c.now && !e.away {
 			e.q.Expire(c.now)
 		}
 	}
