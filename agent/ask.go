@@ -268,6 +268,7 @@ func (c *Core) heard(d *mad.Completion) (returned bool) {
 	}
 	c.silent = silent
 	if !silent {
+		c.changes.want(c)
 		c.notice("sa_answers", "the SA at LID %d answers", c.port.SM.LID)
 		return true
 	}

@@ -20,8 +20,8 @@
 // (docs/signalling.md) ends the doubt; otherwise each entry is asked for again before it is
 // served. The SA is asked each Config.VerifyTime too. Only while the SA is silent are old and
 // suspect entries served as they are, for Config.StaleTime beyond MaxAge. So if a notice is lost,
-// a changed path is right again after VerifyTime with generations; without them, and if the other
-// end left the subnet, after MaxAge; and after MaxAge + StaleTime while the SA is silent.
+// a changed path, and one to a port that left, is right again after VerifyTime with generations;
+// without them after MaxAge; and after MaxAge + StaleTime while the SA is silent.
 //
 // Core is pure: Step takes the time and one event, and appends to an Output what is to be
 // sent and answered. One goroutine uses a Core at a time. The package depends on mad and ib

@@ -177,11 +177,12 @@ func (f *fixture) catchUp(s *agent.Send, m *ib.MAD) {
 	} else if m.Method() == ib.MethodGetTableResp {
 		for g, at := range f.changed {
 			if at > q.Generation&0xFFFFFFFF {
+				_, here := f.lids[g]
 				r := wire.PathRecord{SGID: gid(1000), DGID: g, DLID: f.lids[g]}
-				if f.giving && at%2 == 0 {
+				if here && f.giving && at%2 == 0 {
 					r = f.values(g)
 				}
-				list = append(list, wire.PathChangeRecord{Generation: f.history<<32 | at, Path: r})
+				list = append(list, wire.PathChangeRecord{Generation: f.history<<32 | at, Path: r, Lost: !here})
 			}
 		}
 	}

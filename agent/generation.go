@@ -73,6 +73,9 @@ func (g *generations) act(c *Core) {
 func (g *generations) done(c *Core, d *mad.Completion) {
 	g.asking, g.at = false, c.now.Add(c.cfg.VerifyTime)
 	if d.Err != nil {
+		if !c.silent { // otherwise it is asked when it answers again
+			g.at = c.now.Add(min(minRetry, c.cfg.VerifyTime))
+		}
 		return
 	}
 	if d.MAD.Status() != ib.StatusOK {
@@ -162,7 +165,7 @@ func (g *generations) reported(c *Core, n *wire.PathNotice, named bool) (follows
 }
 
 // trust ends the doubt about entries read since a time; noticed: the SA reports GIDs that come
-// and go, which have no generation.
+// and go, of which an SA may know no generation.
 func (c *cache) trust(since mad.Time, noticed bool) {
 	for i := c.head; i >= 0; i = c.entries[i].next {
 		e := &c.entries[i]

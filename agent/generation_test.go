@@ -42,8 +42,13 @@ func TestVerified(t *testing.T) {
 	if a := f.want(2, 1, agent.Found, agent.FromSA); a.Record.DLID != 202 {
 		t.Fatalf("DLID %d", a.Record.DLID)
 	}
-	f.run(cfg.MaxAge) // a lost notice that a GID left has no generation
+	f.run(cfg.MaxAge) // other changes have no generation
 	f.want(1, 1, agent.Found, agent.FromSA)
+
+	f.change(gid(2)) // it left, and the Report is lost
+	delete(f.lids, gid(2))
+	f.run(cfg.VerifyTime + time.Second)
+	f.want(2, 1, agent.NoPath, agent.FromSA)
 }
 
 // TestManagerContinues: a manager that continues the history of the one before costs one

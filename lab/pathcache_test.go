@@ -291,7 +291,7 @@ const reportTime = 2 * time.Second
 func (x *cacheTrial) judge(k [2]ib.GID, a *agent.Answer) {
 	now := x.c.Sim.Now()
 	bound := map[agent.Source]time.Duration{
-		agent.FromCache: x.cfg.MaxAge, agent.FromStale: x.cfg.MaxAge + x.cfg.StaleTime, agent.FromSA: 2 * time.Second,
+		agent.FromCache: x.cfg.VerifyTime + reportTime, agent.FromStale: x.cfg.MaxAge + x.cfg.StaleTime, agent.FromSA: 2 * time.Second,
 	}[a.Source]
 	if x.faithful && a.Source == agent.FromCache {
 		bound = reportTime

@@ -4,6 +4,7 @@ import (
 	"heddle/ib"
 	wire "heddle/ib/sa"
 	"heddle/sa/pathlog"
+	"heddle/subnet"
 )
 
 // maxPathChanges is how many changed paths one answer lists. If there are more, any path may have
@@ -23,10 +24,10 @@ func pathChanges(q *query) {
 		v = new(pathlog.View)
 	}
 	f := v.Since(r.Generation, source(q.s, port))
-	head := wire.PathChangeRecord{Generation: v.Gen, Head: true, All: f.All || len(f.LIDs)+len(f.Moved) > maxPathChanges}
+	head := wire.PathChangeRecord{Generation: v.Gen, Head: true, All: f.All || len(f.LIDs)+len(f.Moved)+len(f.Gone) > maxPathChanges}
 	head.Path.SGID = q.s.GID(port)
 	if !q.table || q.req.SingleMAD {
-		head.All = !f.Empty() // the records would not fit
+		head.All = !f.Empty() || len(f.Gone) > 0 // the records would not fit
 	}
 	if b := q.record(); b != nil {
 		head.Put(b)
@@ -75,6 +76,16 @@ func (q *query) changed(port int32, f *pathlog.Found, gen uint64) {
 			p.DGID = ib.GID{}
 		}
 		put(&wire.PathChangeRecord{Path: p, Lost: !ok})
+	}
+	for _, x := range f.Gone {
+		p := wire.PathRecord{SGID: q.s.GID(port), DGID: ib.MakeGID(q.s.Prefix, x.GUID), DLID: x.Was}
+		switch at := q.s.PortByGUID(x.GUID); {
+		case at >= 0 && visible(at): // it is back: its paths may be others
+			p.DLID = q.s.Ports[at].LID
+			put(&wire.PathChangeRecord{Path: p})
+		case at < 0 && subnet.ShareKeys(q.s.Ports[port].Keys(), x.Keys):
+			put(&wire.PathChangeRecord{Path: p, Lost: true})
+		}
 	}
 	last := ib.GUID(0)
 	for _, m := range f.Moved {

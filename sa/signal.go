@@ -305,17 +305,23 @@ func (x *signals) changed(c *Core, ch *pathlog.Change) {
 	if ch.Empty() {
 		return
 	}
-	if x.cfg.Signal == SignalHybrid {
+	gone := ch.Departures() // of which subscribers hear by trap 65
+	if x.cfg.Signal == SignalHybrid && !gone {
 		ch = &pathlog.Change{All: true, SL: ch.SL}
 	}
-	x.stats.Changes++
+	if !gone {
+		x.stats.Changes++
+	}
 	before := x.log.Gen()
 	x.log.Add(ch)
 	x.history.began(c, x.log.Gen())
 	c.changed = true
 	c.subscriptions.eachPathPeer(func(p *peer) {
 		if p.port < 0 {
-			return // when it returns
+			if gone && p.path.told == before {
+				p.path.told = ch.Gen
+			}
+			return // otherwise when it returns
 		}
 		f := ch.For(source(x.base, p.port))
 		switch {

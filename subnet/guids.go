@@ -97,30 +97,29 @@ func differing(old, new *Snapshot) (a, b []guidRef) { //nolint:revive // old and
 	return a, b
 }
 
-// DiffPlaces calls fn, in ascending order, for the GUIDs that end ports have in both
+// DiffPlaces calls moved, in ascending order, for the GUIDs that end ports have in both
 // snapshots, as their own or as an alias, but with another LID or at another physical
-// port; was and is are the indices in Ports of their ports. It takes the time of
-// DiffEndPorts.
-func DiffPlaces(old, new *Snapshot, fn func(g ib.GUID, was, is int32)) { //nolint:revive // old and new are what they are
+// port; was and is are the indices in Ports of their ports. It calls gone for those that no
+// end port has any more. It takes the time of DiffEndPorts.
+func DiffPlaces(old, new *Snapshot, moved func(g ib.GUID, was, is int32), gone func(g ib.GUID, was int32)) { //nolint:revive // old and new are what they are
 	a, b := differing(old, new)
-	for len(a) > 0 && len(b) > 0 {
-		switch g := a[0].guid; {
-		case g < b[0].guid:
-			a = a[1:]
-		case g > b[0].guid:
+	for len(a) > 0 {
+		g := a[0].guid
+		for len(b) > 0 && b[0].guid < g {
 			b = b[1:]
-		default:
+		}
+		switch {
+		case len(b) > 0 && b[0].guid == g:
 			was, is := old.PortByGUID(g), new.PortByGUID(g)
 			p, q := old.Ports[was], new.Ports[is]
 			if p.LID != q.LID || old.Ports[old.Physical(was)].GUID != new.Ports[new.Physical(is)].GUID {
-				fn(g, was, is)
+				moved(g, was, is)
 			}
-			for len(a) > 0 && a[0].guid == g {
-				a = a[1:]
-			}
-			for len(b) > 0 && b[0].guid == g {
-				b = b[1:]
-			}
+		case new.PortByGUID(g) < 0:
+			gone(g, old.PortByGUID(g))
+		}
+		for len(a) > 0 && a[0].guid == g {
+			a = a[1:]
 		}
 	}
 }

@@ -25,6 +25,9 @@ func (s *Snapshot) Share(a, b int32) bool {
 	return a == b || sharedKey(s.Ports[a].Keys(), s.Ports[b].Keys()) != 0
 }
 
+// ShareKeys reports whether ports with these P_Keys share a partition.
+func ShareKeys(a, b []ib.PKey) bool { return sharedKey(a, b) != 0 }
+
 // SharedPKey is the lowest key that two ports share, with bit 15 set if both
 // are full members; 0 if there is none.
 func (s *Snapshot) SharedPKey(a, b int32) ib.PKey {

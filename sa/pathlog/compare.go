@@ -89,7 +89,7 @@ func sameLevels(a, b *partition.Policy) bool {
 	return slices.Equal(levels(a), levels(b))
 }
 
-// places finds the GUIDs that have another LID or are at another port.
+// places finds the GUIDs that have another LID, are at another port, or have left.
 func (c *Comparer) places() {
 	if subnet.SameGUIDs(c.old, c.now) {
 		return
@@ -108,6 +108,9 @@ func (c *Comparer) places() {
 		if !same {
 			c.change.sources = append(c.change.sources, g)
 		}
+	}, func(g ib.GUID, was int32) {
+		p := c.old.Ports[was]
+		c.change.gone = append(c.change.gone, Gone{g, p.LID, p.Keys()})
 	})
 }
 

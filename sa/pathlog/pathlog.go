@@ -27,6 +27,7 @@ type Change struct {
 
 	sources  []ib.GUID // ascending: ports from which any path may have changed
 	moved    []Moved   // ascending GUID
+	gone     []Gone    // ascending GUID
 	switches []ib.GUID // ascending: source switches from which paths changed
 	from     []part    // by index in switches
 	reverse  []reverse // ascending port
@@ -37,6 +38,13 @@ type Change struct {
 type Moved struct {
 	GUID ib.GUID
 	Was  ib.LID
+}
+
+// Gone is a GUID that left, with the P_Keys of its port. Subscribers hear of it by trap 65.
+type Gone struct {
+	GUID ib.GUID
+	Was  ib.LID
+	Keys []ib.PKey // not to be changed
 }
 
 // part is what changed from one switch: lids[at:at+n], or, with many, anything.
@@ -54,12 +62,15 @@ type reverse struct {
 func compare(a, b ib.GUID) int { return cmp.Compare(a, b) }
 
 // Empty reports whether no host sees a difference.
-func (c *Change) Empty() bool {
+func (c *Change) Empty() bool { return len(c.gone) == 0 && c.Departures() }
+
+// Departures reports whether nothing changed but that GUIDs left.
+func (c *Change) Departures() bool {
 	return !c.All && len(c.sources)+len(c.moved)+len(c.switches) == 0 // reverse paths come with others
 }
 
 func (c *Change) size() int {
-	return 64 + 8*len(c.sources) + 16*len(c.moved) + 20*len(c.switches) + 16*len(c.reverse) + 2*len(c.lids)
+	return 64 + 8*len(c.sources) + 16*len(c.moved) + 40*len(c.gone) + 20*len(c.switches) + 16*len(c.reverse) + 2*len(c.lids)
 }
 
 // Source is a port whose paths are asked for.
@@ -75,9 +86,11 @@ type Found struct {
 	LIDs []ib.LID
 	// Moved are GUIDs, possibly of the source itself, to which all paths changed.
 	Moved []Moved
+	// Gone are GUIDs that left, and may be back: paths to them are lost or changed.
+	Gone []Gone
 }
 
-// Empty reports whether nothing changed.
+// Empty reports whether no path changed but those to GUIDs that left.
 func (f *Found) Empty() bool { return !f.All && len(f.LIDs)+len(f.Moved) == 0 }
 
 // For returns what changed for a source. The caller must not change the slices.
@@ -95,7 +108,7 @@ func (c *Change) For(src Source) (f Found) {
 		f.LIDs = nil
 		return f
 	}
-	f.Moved = c.moved
+	f.Moved, f.Gone = c.moved, c.gone
 	for _, g := range [...]ib.GUID{src.Port, src.Physical} {
 		i, _ := slices.BinarySearchFunc(c.reverse, g, func(r reverse, g ib.GUID) int { return compare(r.port, g) })
 		for ; i < len(c.reverse) && c.reverse[i].port == g; i++ {
@@ -133,6 +146,9 @@ func (v *View) Since(gen uint64, src Source) (f Found) {
 		if x.SL {
 			f.SL = true
 		}
+		if gone := x.Gone; len(gone) > 0 {
+			f.Gone = slices.Concat(f.Gone, gone)
+		}
 		switch {
 		case f.All:
 		case x.All:
@@ -143,6 +159,9 @@ func (v *View) Since(gen uint64, src Source) (f Found) {
 			f.LIDs, f.Moved = merge(f.LIDs, x.LIDs), slices.Concat(f.Moved, x.Moved)
 			several = true
 		}
+	}
+	if f.All {
+		f.Gone = nil
 	}
 	if several {
 		slices.SortStableFunc(f.Moved, func(a, b Moved) int { return compare(a.GUID, b.GUID) })
