@@ -185,6 +185,7 @@ func (h *Host) register() {
 // paths may be others.
 func (h *Host) reregister() {
 	h.Client.Redirect(h.l.Sim.Now())
+	h.Handler.Restart()
 	h.register()
 	h.Handler.Refresh(h.l.Sim.Now())
 	h.arm()

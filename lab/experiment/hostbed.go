@@ -72,13 +72,13 @@ func newSignalBed(f *fabric.Fabric, cfg sm.Config, sac sa.Config, dc dataplane.C
 // which is longer than whole tables take.
 const hostTimeout = 13
 
-// hostConfig is that of hosts: the repath handler of the paper, which asks all queue
-// pairs for their paths.
+// hostConfig is that of hosts: the repath handler of the paper, which asks the SA for all
+// paths, and all queue pairs for theirs.
 func hostConfig(deaf bool, method repath.Method) lab.HostConfig {
 	c := lab.HostDefaults()
 	c.Deaf = deaf
 	c.Repath.Method = method
-	c.Repath.Walk = true
+	c.Repath.Walk, c.Repath.Generations = true, false
 	c.Sender.Timeout = hostTimeout
 	return c
 }

@@ -29,6 +29,7 @@ func (h *Handler) start(now mad.Time, c *adapter.Connection, to rc.Path) {
 		h.moving = append(h.moving, m)
 	}
 	m.to, m.began, m.armed = to, now, 0
+	m.drains = h.back(c) || m.drains
 	if m.drains {
 		return // it takes the newest path when it is drained
 	}
@@ -96,6 +97,10 @@ func (h *Handler) advance(now mad.Time, m *change) bool {
 		return true
 	}
 	if m.drains {
+		if q.Path() == m.to { // a path that was gone is back
+			m.stopped = m.c.Do(func(q *rc.QP, _ rc.Time) error { return q.Resume() }) != nil
+			return true
+		}
 		if !q.IsDrained() {
 			return false
 		}

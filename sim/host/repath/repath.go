@@ -78,11 +78,14 @@ type Config struct {
 	// Single has a round for each notice, as the papers' handler does. Otherwise notices
 	// that come during a round are taken together in the next one.
 	Single bool
+	// Generations has the SA asked for what changed since the last answer, where it can
+	// be, and not for all paths.
+	Generations bool
 }
 
 // Defaults returns the default configuration.
 func Defaults() Config {
-	return Config{Costs: Thesis(), Hold: 100 * time.Microsecond, ArmLimit: 5 * time.Millisecond, Tick: 20 * time.Microsecond, Retry: time.Second}
+	return Config{Costs: Thesis(), Hold: 100 * time.Microsecond, ArmLimit: 5 * time.Millisecond, Tick: 20 * time.Microsecond, Retry: time.Second, Generations: true}
 }
 
 // SA answers path queries; a saclient.Client does.
@@ -110,6 +113,9 @@ type Handler struct {
 	byConn  map[*adapter.Connection]*change
 	looked  mad.Time // at the queue pairs that change
 	events  []adapter.Event
+	gen     generations
+	away    []*adapter.Connection // suspended queue pairs
+	awayAt  mad.Time              // their paths are asked for
 
 	// LoadAlternate, if set, has the peer of a connection load an alternate path, and
 	// then this end (LAP, a comm.Conn does), so that both are ARMED though the path of
@@ -129,14 +135,21 @@ type Counters struct {
 	Notices, InService, OutOfService, UnPaths, RePaths uint64
 	Relayed                                            uint64
 	Queries, FailedQueries                             uint64
+	ChangeQueries                                      uint64 // of Queries: for changes since a generation
 	Looked, Changed                                    uint64 // queue pairs
 	Migrated, Drained                                  uint64 // queue pairs that have their new path by that
 	LateArmed                                          uint64 // not ARMED in time, so drained
+	Suspended, Resumed                                 uint64 // queue pairs whose path was gone, and was back
 }
 
 // New makes a handler for the queue pairs of an adapter. self is the port's GID.
 func New(c Config, sa SA, a *adapter.Adapter, self func() ib.GID) *Handler {
-	return &Handler{cfg: c, sa: sa, a: a, self: self, byConn: map[*adapter.Connection]*change{}}
+	h := &Handler{cfg: c, sa: sa, a: a, self: self, byConn: map[*adapter.Connection]*change{}}
+	if c.Generations {
+		h.gen.sa, _ = sa.(Changer)
+		h.gen.seen = map[*adapter.Connection]bool{}
+	}
+	return h
 }
 
 // RelayTo has the handler, as that of a privileged domain, hand each notice to the
@@ -156,7 +169,7 @@ func (h *Handler) Refresh(now mad.Time) {
 	h.run(now)
 }
 
-// Idle reports whether nothing is under way.
+// Idle reports whether nothing is under way. Suspended queue pairs may wait for their paths.
 func (h *Handler) Idle() bool {
 	return len(h.notices) == 0 && h.round == nil && h.want.empty() && h.later.empty() && len(h.moving) == 0
 }
@@ -173,6 +186,9 @@ func (h *Handler) NextTimer() mad.Time {
 	if len(h.moving) > 0 {
 		t = min(t, h.looked.Add(h.cfg.Tick))
 	}
+	if len(h.away) > 0 {
+		t = min(t, h.awayAt)
+	}
 	return t
 }
 
@@ -184,6 +200,9 @@ func (h *Handler) Expire(now mad.Time) {
 	}
 	if !h.later.empty() && h.laterAt <= now {
 		h.again()
+	}
+	if len(h.away) > 0 && h.awayAt <= now {
+		h.lookForAway(now)
 	}
 	h.run(now)
 }
@@ -222,40 +241,56 @@ func (h *Handler) take(now mad.Time, r *saclient.Report) {
 	switch trap {
 	case smp.TrapRePath:
 		h.Count.RePaths++
-		var d smp.DetailPath
-		d.Get(&r.Notice.DataDetails)
-		h.changed(r, wire.CompMask(d.ComponentMask))
+		h.changed(r, false)
 	case smp.TrapUnPath:
-		// Nothing can be done for queue pairs without a path: they repeat until a new
-		// one is announced, or their retries are used up.
 		h.Count.UnPaths++
-	case smp.TrapGIDInService:
-		h.Count.InService++
+		h.changed(r, true)
+	case smp.TrapGIDInService, smp.TrapGIDOutOfService:
 		var d smp.DetailGID
 		d.Get(&r.Notice.DataDetails)
-		if h.knows(d.GID) {
-			h.want.add(r.At, d.GID, nil)
+		var gone *wire.PathRecord
+		if trap == smp.TrapGIDOutOfService {
+			h.Count.OutOfService++
+			gone = &wire.PathRecord{}
+		} else {
+			h.Count.InService++
 		}
-	case smp.TrapGIDOutOfService:
-		h.Count.OutOfService++
+		if h.knows(d.GID) {
+			h.want.add(r.At, d.GID, gone)
+		}
 	}
 	if h.Taken != nil {
 		h.Taken(r, h.busy)
 	}
 }
 
-// changed handles RePath: which paths the mask names.
-func (h *Handler) changed(r *saclient.Report, mask wire.CompMask) {
+// changed handles RePath and UnPath: which paths the mask names, and whether the values
+// of their records are those of the new paths. A lost path has a record without values.
+func (h *Handler) changed(r *saclient.Report, lost bool) {
+	var d smp.DetailPath
+	d.Get(&r.Notice.DataDetails)
+	mask := wire.CompMask(d.ComponentMask)
 	if mask.Has(wire.PathCompSGID) && r.Path.SGID != h.self() {
 		return
 	}
-	switch {
-	case !mask.Has(wire.PathCompDGID):
+	byGID, byLID := mask.Has(wire.PathCompDGID), mask.Has(wire.PathCompDLID) && r.Path.DLID != 0
+	if h.gen.reported(r, byGID || byLID) {
 		h.want.addAll(r.At)
-	case r.Path.MTU != 0 && r.Path.DLID != 0: // the record has the values of the new path
-		h.want.add(r.At, r.Path.DGID, &r.Path)
-	default:
-		h.want.add(r.At, r.Path.DGID, nil)
+	}
+	var values *wire.PathRecord
+	switch {
+	case lost:
+		values = &wire.PathRecord{}
+	case byLID && r.Path.MTU != 0:
+		values = &r.Path
+	}
+	switch {
+	case byGID:
+		h.want.add(r.At, r.Path.DGID, values)
+	case byLID: // of all GIDs there
+		for _, g := range h.peersAt(r.Path.DLID) {
+			h.want.add(r.At, g, values)
+		}
 	}
 }
 

@@ -29,13 +29,15 @@ type fixture struct {
 
 // answers is the SA as one host sees it.
 type answers struct {
-	f     *fixture
-	self  int
-	sl    map[int]ib.SL // of the path to each host
-	dead  bool
-	asked int
-	wild  int
-	wait  []func(now mad.Time)
+	f      *fixture
+	self   int
+	sl     map[int]ib.SL // of the path to each host
+	dead   bool
+	none   bool // it knows no path
+	hidden int  // to this host, 0: to all
+	asked  int
+	wild   int
+	wait   []func(now mad.Time)
 }
 
 func gid(i int) ib.GID { return ib.MakeGID(1, ib.GUID(100+i)) }
@@ -49,7 +51,7 @@ func (x *answers) Paths(_ mad.Time, q *wire.PathRecord, mask wire.CompMask, one 
 	x.asked++
 	var list []wire.PathRecord
 	for to := range x.f.a {
-		if to != x.self && (!mask.Has(wire.PathCompDGID) || q.DGID == gid(to)) {
+		if to != x.self && !x.none && (x.hidden == 0 || to != x.hidden) && (!mask.Has(wire.PathCompDGID) || q.DGID == gid(to)) {
 			list = append(list, x.record(to))
 		}
 	}
@@ -105,7 +107,12 @@ func must(t *testing.T, err error) {
 
 // stream connects two hosts.
 func (f *fixture) stream(from, to int) (*program.Stream, *program.Sink, *adapter.Connection) {
-	s, k := &program.Stream{Bytes: 5000, Depth: 4}, &program.Sink{}
+	return f.paced(from, to, 0)
+}
+
+// paced connects two hosts; between messages are gaps.
+func (f *fixture) paced(from, to int, gap dataplane.Time) (*program.Stream, *program.Sink, *adapter.Connection) {
+	s, k := &program.Stream{Bytes: 5000, Depth: 4, Gap: gap}, &program.Sink{}
 	c, d, err := program.Pair(f.a[from], f.a[to], adapter.Options{MTU: 2048, Window: 16, AckEvery: 4}, rc.Sender{Timeout: 8, Retries: 7, RNRRetries: 7},
 		rc.Path{DLID: f.a[to].LID()}, rc.Path{DLID: f.a[from].LID()}, s, k)
 	must(f.t, err)

@@ -1,6 +1,8 @@
 package repath
 
 import (
+	"errors"
+	"slices"
 	"time"
 
 	"heddle/ib"
@@ -8,6 +10,7 @@ import (
 	"heddle/mad"
 	"heddle/sim/host/adapter"
 	"heddle/sim/host/rc"
+	"heddle/sim/host/saclient"
 )
 
 // wanted is what notices have named and no round has looked at yet.
@@ -71,11 +74,13 @@ type round struct {
 	ask    []ib.GID                   // still to be asked for
 	asking bool
 	asked  bool               // the question about all paths
+	told   bool               // that about changes
 	send   func(now mad.Time) // of the query that was made
 	sent   mad.Time
 	conns  []*adapter.Connection // to be looked at
 	next   int
 	listed bool
+	whole  bool // all paths were asked for, and the SA has answered
 }
 
 // begin begins a round.
@@ -83,7 +88,7 @@ func (h *Handler) begin(now mad.Time) {
 	r := &round{want: h.want, paths: map[ib.GID]wire.PathRecord{}}
 	r.Notice = h.want.since
 	h.want = wanted{}
-	if !r.want.all {
+	if !r.want.all || h.gen.usable() {
 		for _, g := range r.want.gids {
 			if p, ok := r.want.known[g]; ok {
 				r.paths[g] = p
@@ -104,6 +109,11 @@ func (h *Handler) proceed(now mad.Time) {
 		send := r.send
 		r.send, r.asking, r.sent = nil, true, now
 		send(now)
+	case r.want.all && !r.asked && !r.told && h.gen.usable():
+		r.told, r.want.all = true, false
+		if h.a.Live() > 0 {
+			h.askChanges(now)
+		}
 	case r.want.all && !r.asked:
 		r.asked = true
 		if h.a.Live() > 0 {
@@ -149,10 +159,21 @@ func (h *Handler) query(now mad.Time, q *wire.PathRecord, more wire.CompMask, on
 func (h *Handler) answered(now mad.Time, r *round, q *wire.PathRecord, list []wire.PathRecord, err error) {
 	r.asking = false
 	r.Wait += max(0, now.Sub(r.sent))
-	if err != nil {
+	var refused *saclient.StatusError
+	switch {
+	case err == nil || errors.As(err, &refused) && refused.Status == noRecords:
+		if q.DGID == (ib.GID{}) {
+			r.whole = true
+		} else if len(list) == 0 {
+			r.paths[q.DGID] = wire.PathRecord{} // there is no path
+		}
+	default:
 		h.Count.FailedQueries++
 		r.Failed++
 		h.failed(now, q, err)
+		if q.DGID == (ib.GID{}) {
+			h.gen.have, h.gen.sure = 0, 0
+		}
 	}
 	h.spend(now, time.Duration(len(list))*h.cfg.Costs.Record)
 	for i := range list {
@@ -164,9 +185,10 @@ func (h *Handler) answered(now mad.Time, r *round, q *wire.PathRecord, list []wi
 	h.run(now)
 }
 
-// failed has a query that was not answered made again after Config.Retry. If the SA
-// answers that there is no path, the queue pairs stay as they are until a notice says
-// that there is one.
+// noRecords is the status of a query without an answer (IBA table 190).
+const noRecords ib.Status = 0x0300
+
+// failed has a query that was not answered made again after Config.Retry.
 func (h *Handler) failed(now mad.Time, q *wire.PathRecord, err error) {
 	if !mad.Unanswered(err) {
 		return
@@ -201,21 +223,28 @@ func (h *Handler) look(now mad.Time, r *round, c *adapter.Connection) {
 	if st := c.QP().State(); st < rc.ReadyToReceive || st > rc.SendQueueDrain {
 		return // it is not connected
 	}
-	if c.Gone() || !ok && !r.want.all && !h.cfg.Walk {
+	if c.Gone() || !ok && !r.whole && !h.cfg.Walk {
 		return
 	}
 	h.Count.Looked++
 	r.Looked++
 	h.spend(now, h.cfg.Costs.Look)
 	r.Look += h.cfg.Costs.Look
-	if !ok {
+	if !ok && !r.whole {
+		return
+	}
+	if h.gen.seen != nil {
+		h.gen.seen[c] = true
+	}
+	if p.DLID == 0 {
+		h.suspend(now, c)
 		return
 	}
 	is := c.QP().Path()
 	if m := h.byConn[c]; m != nil {
 		is = m.to
 	}
-	if is == pathOf(&p) {
+	if is == pathOf(&p) && !slices.Contains(h.away, c) {
 		return
 	}
 	h.Count.Changed++

@@ -29,6 +29,10 @@ type Report struct {
 	Notice wire.Notice
 	// Path follows the notice of traps 68 and 69.
 	Path wire.PathRecord
+	// Generation, Before and More are those of the path state; 0: the manager has none
+	// (docs/signalling.md).
+	Generation, Before uint64
+	More               bool
 }
 
 // Client talks to the SA from one port.
@@ -217,11 +221,14 @@ func (k *Client) Receive(now mad.Time, p *mad.Packet) {
 	case mad.RMPPMessage:
 		p = whole
 	}
-	if len(p.Data) < ib.MADLen || ib.Class(p.Data[1]) != ib.ClassSA {
+	// A message of RMPP may be shorter than a MAD.
+	if len(p.Data) < wire.HeaderLen || ib.Class(p.Data[1]) != ib.ClassSA {
 		return
 	}
 	if ib.Method(p.Data[3]) == ib.MethodReport {
-		k.report(now, p)
+		if len(p.Data) == ib.MADLen {
+			k.report(now, p)
+		}
 		return
 	}
 	if c, kind := k.eng.Receive(now, p); kind == mad.KindCompletion {
@@ -240,9 +247,11 @@ func (k *Client) report(now mad.Time, p *mad.Packet) {
 	if r.Notice.Decode(data[:wire.NoticeLen]) != nil {
 		return
 	}
-	if r.Path.Decode(data[wire.NoticeLen:wire.NoticeLen+wire.PathRecordLen]) != nil {
+	var n wire.PathNotice
+	if n.Decode(data[wire.NoticeLen:]) != nil {
 		return
 	}
+	r.Path, r.Generation, r.Before, r.More = n.Path, n.Generation, n.Before, n.More
 	k.Count.Reports++
 	q := *p
 	q.LocalQP = 1
