@@ -41,16 +41,16 @@ func (p *sender) Timer() {
 
 // arrivals are the ends of packets to VMs that migrate, all counted on the data plane.
 type arrivals struct {
-	moves                 int
-	sent                  uint64
-	old, new              int           // delivered at the old and at the new place
-	away, early           int           // came to the old adapter after the VM, to the new one before its address
-	wrong                 int           // came to any other port
-	lost                  int           // ended on the way
-	live                  uint64        // never ended: they loop
-	outage, worst         time.Duration // between the last delivery at the old place and the first at the new, mean and worst
-	causes                map[dataplane.Cause]int
-	lastOld, firstNew, at dataplane.Time
+	moves             int
+	sent              uint64
+	old, new          int           // delivered at the old and at the new place
+	away, early       int           // came to the old adapter after the VM, to the new one before its address
+	wrong             int           // came to any other port
+	lost              int           // ended on the way
+	live              uint64        // never ended: they loop
+	outage, worst     time.Duration // between the last delivery at the old place and the first at the new, mean and worst
+	causes            map[dataplane.Cause]int
+	lastOld, firstNew dataplane.Time
 }
 
 // traffic lets VMs migrate one after the other while hosts send to them. With an error it returns what
