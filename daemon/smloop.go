@@ -58,8 +58,7 @@ func (l *loop) run(stored *store.State) error {
 	for !l.shell.Halted() {
 		select {
 		case p := <-d.packets:
-			l.shell.Step(sm.Received{P: p})
-			d.free.put(p)
+			l.received(p)
 		case <-l.alarm.timer.C:
 			l.alarm.rang()
 			l.shell.Step(sm.Timer{})
@@ -96,6 +95,26 @@ func (l *loop) run(stored *store.State) error {
 		}
 	}
 	return l.result
+}
+
+// packetsInARow is how many packets the loop takes before it looks for anything else.
+const packetsInARow = 64
+
+// received passes a packet to the core, and those that have come since: to wait for all that the loop
+// waits for takes longer than the answer to an SMP.
+func (l *loop) received(p *mad.Packet) {
+	for n := 1; ; n++ {
+		l.shell.Step(sm.Received{P: p})
+		l.d.free.put(p)
+		if n == packetsInARow || l.shell.Halted() {
+			return
+		}
+		select {
+		case p = <-l.d.packets:
+		default:
+			return
+		}
+	}
 }
 
 // stop ends the run with err when the core has stopped.
