@@ -139,10 +139,20 @@ func (g *Guest) Migrate(to *IPServer, function int, hotPlug time.Duration) error
 	}
 	n.Sim.After(hotPlug, func() {
 		if err := g.Plug(to, function); err == nil {
-			n.Manager.DoVM(func(int, *vm.Reply) {}, vm.Finish{Name: g.Name})
+			g.finish(g.epoch)
 		}
 	})
 	return nil
+}
+
+// finish asks for the address at the new place, again each second until the interface is up: a
+// manager that died may not have heard of it.
+func (g *Guest) finish(epoch int) {
+	if g.epoch != epoch || g.ready {
+		return
+	}
+	g.net.Manager.DoVM(func(int, *vm.Reply) {}, vm.Finish{Name: g.Name})
+	g.net.Sim.After(time.Second, func() { g.finish(epoch) })
 }
 
 // Stream begins a stream with a number to another VM; limit is its bytes, 0: no end.

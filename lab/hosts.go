@@ -75,7 +75,8 @@ type Host struct {
 	subs  int // traps that it is subscribed to
 	era   int // of registration
 
-	service uint16 // that it asked for last
+	service uint16  // that it asked for last
+	ip      *HostIP // nil: none
 }
 
 // hostTraps are those that hosts subscribe to.
@@ -139,8 +140,12 @@ func (l *Loaded) startHost(i int, cfg HostConfig) (*Host, error) {
 		h.startComm()
 	}
 	h.Client.OnReport = func(r *saclient.Report) {
-		if h.OnReport == nil || h.OnReport(r) {
-			h.Handler.Notice(l.Sim.Now(), r)
+		if h.OnReport != nil && !h.OnReport(r) {
+			return
+		}
+		h.Handler.Notice(l.Sim.Now(), r)
+		if h.ip != nil {
+			h.ip.notice(r)
 		}
 	}
 	if !cfg.Deaf {
@@ -188,6 +193,9 @@ func (h *Host) reregister() {
 	h.Handler.Restart()
 	h.register()
 	h.Handler.Refresh(h.l.Sim.Now())
+	if h.ip != nil {
+		h.ip.reregister()
+	}
 	h.arm()
 }
 

@@ -61,6 +61,9 @@ func (a *Adapter) Datagrams(qkey uint32, key ib.PKey, take func(*Datagram)) *Soc
 // QPN is the number of the queue pair.
 func (s *Socket) QPN() uint32 { return s.qpn }
 
+// SetQKey changes the Q_Key that datagrams must have.
+func (s *Socket) SetQKey(qkey uint32) { s.qkey = qkey }
+
 // Send sends a datagram of so many bytes, at most the MTU. It is false if the
 // adapter discards it.
 func (s *Socket) Send(to Address, message uint64, bytes int) bool {
