@@ -327,7 +327,7 @@ func (c *Core) act(r *record) {
 func (c *Core) attached(r *record) {
 	v, g := &r.view, &r.guest
 	switch {
-	case v.Doing == RollingBack: // its address is on its way back
+	case v.Doing == RollingBack && r.here && g.At == v.At: // its address is on its way back
 	case !r.here:
 		c.tell(r, "", "")
 		c.order(r, Start, v.At)

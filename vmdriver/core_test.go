@@ -144,6 +144,19 @@ func TestManagerGoneBefore(t *testing.T) {
 	}
 }
 
+// TestRollBackWithoutVM: a host dies during a rollback, which waits for the VM's function;
+// the VM starts again there.
+func TestRollBackWithoutVM(t *testing.T) {
+	w := begin(t, 9)
+	w.ifaces["web"].Doing = RollingBack
+	w.die(1)
+	w.hosts[1].alive = true
+	w.carry(w.ifaces["web"])
+	w.notice("web")
+	w.run(20 * time.Second)
+	w.settled()
+}
+
 // TestEmptyStore: a manager that lost its store does not end VMs.
 func TestEmptyStore(t *testing.T) {
 	w := begin(t, 6)

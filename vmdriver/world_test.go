@@ -349,6 +349,12 @@ func (w *world) notice(name string) {
 	})
 }
 
+// isUp reports whether a function is up for a VM: an address waits for it.
+func (w *world) isUp(name string, at Place) bool {
+	g := w.vms[name]
+	return g != nil && w.alive(at) && (g.At == at || g.To == at && g.Phase == Stopped)
+}
+
 // carry carries a stored operation out.
 func (w *world) carry(i *Interface) {
 	life, doing, to := w.up, i.Doing, i.To
@@ -360,12 +366,14 @@ func (w *world) carry(i *Interface) {
 		case doing == Finishing && (!w.hosts[to.Port].alive || w.rng.Float64() < w.refuse):
 			i.State, i.Doing, i.To, i.Reason = Attached, Nothing, Place{}, "rolled back: the fabric refused it"
 		case doing == Finishing:
-			g := w.vms[i.Name] // the function must be up: the address waits for it
-			if g == nil || g.At != to && (g.To != to || g.Phase != Stopped) {
+			if !w.isUp(i.Name, to) {
 				w.carry(i)
 				return
 			}
 			i.State, i.Doing, i.At, i.To, i.Reason = Attached, Nothing, i.To, Place{}, ""
+		case doing == RollingBack && !w.isUp(i.Name, i.At):
+			w.carry(i)
+			return
 		default:
 			i.Doing = Nothing
 		}

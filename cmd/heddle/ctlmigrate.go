@@ -17,9 +17,9 @@ import (
 
 // Times of a command that follows a migration.
 const (
-	followPoll  = 100 * time.Millisecond // between two looks
-	followStart = 10 * time.Second       // until a driver has to take it up
-	followPeer  = 3 * time.Second        // for the peer's measurement, after the end
+	followPoll  = 50 * time.Millisecond // between two looks
+	followStart = 10 * time.Second      // until a driver has to take it up
+	followPeer  = 3 * time.Second       // for the peer's measurement, after the end
 )
 
 // vmMigrate is 'ctl vm migrate'.
@@ -79,6 +79,7 @@ type follower struct {
 	last   api.VM       // as it was last seen
 	dest   *api.VMPlace // that was reserved
 	before time.Time
+	ended  time.Time // when it was first seen to be over, without a report of it
 	rounds int
 	stage  string
 }
@@ -150,7 +151,12 @@ func (f *follower) follow(ctx context.Context, show func(line string)) error {
 func (f *follower) look(v *api.VM, begun time.Time, show func(string)) (over bool, err error) {
 	m := v.Migration
 	if m == nil || m.Started.Equal(f.before) {
+		if v.State != "migrating" && f.ended.IsZero() {
+			f.ended = time.Now()
+		}
 		switch {
+		case v.State != "migrating" && time.Since(f.ended) < followPeer:
+			return false, nil // its driver may still say how it went
 		case v.State != "migrating" && f.there(v):
 			return true, nil
 		case v.State != "migrating":

@@ -29,6 +29,7 @@ func (f *guestFlags) register(fs *pflag.FlagSet) {
 	m := &f.cfg.Machine
 	fs.Var((*byteCount)(&m.Memory), "vm-memory", "`SIZE` of the memory of a VM that a driver starts")
 	fs.Var((*byteRate)(&m.Dirty), "vm-dirty", "`SIZE` of memory that such a VM writes in a second")
+	fs.Float64Var(&m.Hot, "vm-hot", m.Hot, "`SHARE` of its memory that it writes, above 0 and at most 1")
 	fs.Var((*byteRate)(&f.cfg.Rate), "vm-copy-rate", "`SIZE` that a hypervisor copies in a second at most, all its migrations together; 0 = what its link carries")
 	fs.DurationVar(&m.Pause, "vm-pause", m.Pause, "`TIME`: a VM is stopped when what is left to copy takes no longer")
 	fs.DurationVar(&f.cfg.Probe, "vm-probe", f.cfg.Probe, "`TIME` between two probes of a peer to a VM that migrates; 0 = none")
@@ -41,6 +42,8 @@ func (f *guestFlags) check(seed uint64) error {
 	switch m := &f.cfg.Machine; {
 	case m.Memory < 1<<20 || m.Memory > 1<<42:
 		return usagef("--vm-memory %v: want 1MiB to 4TiB", (*byteCount)(&m.Memory))
+	case !(m.Hot > 0 && m.Hot <= 1):
+		return usagef("--vm-hot %v: want a share above 0 and at most 1", m.Hot)
 	case f.cfg.Probe < 0 || m.Pause < 0:
 		return usagef("times must not be negative")
 	}

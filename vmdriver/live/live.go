@@ -5,6 +5,7 @@ package live
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"sync"
 	"time"
@@ -128,7 +129,9 @@ func (d *driver) call(ctx context.Context, c vmdriver.Call) {
 			d.cfg.Log.Debug("request", "request", c.Verb.String(), "vm", c.Name, "result", a.Result, "reason", a.Reason)
 		}
 		if a.Call.Verb == vmdriver.Report && c.Progress.Stage.Over() && c.Progress.Copy.Felt == 0 { // what a peer felt is known later
-			d.cfg.Log.Info("migration "+string(c.Progress.Stage), "vm", c.Name, "outage", c.Progress.Copy.Outage, "reason", c.Progress.Reason)
+			p := &c.Progress
+			to := fmt.Sprintf("%v/%d", p.To.Port, p.To.Function)
+			d.cfg.Log.Info("migration "+string(p.Stage), "vm", c.Name, "to", to, "outage", p.Copy.Outage, "reason", p.Reason)
 		}
 		d.tell(a)
 	})
