@@ -38,7 +38,8 @@ type heldEntry struct {
 	until mad.Time
 }
 
-// holdEntry has snapshots go on showing the entry of a placement as the last one did.
+// holdEntry has snapshots go on showing the entry of a placement as the last one did, also if a sweep
+// under way is reading everything anew: nothing of the entry depends on indices of the last snapshot.
 func (m *Machine) holdEntry(l *placement) {
 	s := m.Snapshot
 	until := m.Now.Add(holdLimit)
@@ -46,7 +47,7 @@ func (m *Machine) holdEntry(l *placement) {
 		h.until = until
 		return
 	}
-	if s == nil || m.State != subnet.Master || m.SnapshotFabric != m.Fabric {
+	if s == nil || m.State != subnet.Master {
 		return
 	}
 	i := s.PortByGUID(l.GUID)
