@@ -57,8 +57,8 @@ type perfLoop struct {
 	list  []*mad.Packet // those that one step takes
 }
 
-// perfBatch is how many answers a step takes at most.
-const perfBatch = 64
+// perfTick is how often answers are taken while requests are in flight.
+const perfTick = time.Millisecond
 
 // readCounters starts the goroutine of the performance manager, if there is one; end stops it and
 // waits for it.
@@ -85,26 +85,30 @@ func (l *perfLoop) run(ctx context.Context) {
 			return
 		case <-l.d.perf.mail:
 			l.shell.Mail()
-		case p := <-l.d.perf.packets:
-			l.received(p)
 		case <-l.alarm.timer.C:
 			l.alarm.rang()
-			l.shell.Step(perf.Timer{})
+			l.received()
 		}
 	}
 }
 
-// received takes all answers that wait in one step, whose requests then leave together: the SA
-// shares processors with this goroutine, and each wake-up would cost as much as its answer.
-func (l *perfLoop) received(p *mad.Packet) {
-	l.list = append(l.list[:0], p)
-	for more := true; more && len(l.list) < perfBatch; {
+// received takes all answers that wait in one step, whose requests then leave together. Nobody is
+// woken when an answer comes: with thousands a second a wake-up for each would cost more than all the
+// rest, and they are not urgent. The SA shares the processors.
+func (l *perfLoop) received() {
+	l.list = l.list[:0]
+	for len(l.list) < perfQueue {
 		select {
 		case p := <-l.d.perf.packets:
 			l.list = append(l.list, p)
+			continue
 		default:
-			more = false
 		}
+		break
+	}
+	if len(l.list) == 0 {
+		l.shell.Step(perf.Timer{})
+		return
 	}
 	l.shell.Step(perf.Received{List: l.list})
 	for _, p := range l.list {
@@ -132,7 +136,13 @@ func (l *perfLoop) Send(list []mad.Packet) {
 
 func (l *perfLoop) Published(*perf.Round) {}
 
-func (l *perfLoop) Wake(at mad.Time) { l.alarm.set(l.d.now(), at) }
+func (l *perfLoop) Wake(at mad.Time) {
+	now := l.d.now()
+	if l.d.perf.core.Waiting() {
+		at = min(at, now.Add(perfTick))
+	}
+	l.alarm.set(now, at)
+}
 
 // Tell logs the core's notices and adds them to the events, within the limit.
 func (l *perfLoop) Tell(notices []perf.Notice) {

@@ -45,6 +45,7 @@ type agent struct {
 	// released is the end of them.
 	busy     bool
 	skip     bool // it is set aside for the rest of the round
+	whole    bool // all its ports are released, whatever the pace is: it answers again
 	next     int32
 	released int32
 	port     int32 // that is being read
@@ -172,6 +173,7 @@ func (c *Core) answered(a *agent) {
 		return
 	}
 	a.bad, a.until, a.probe = 0, 0, false
+	a.whole, a.released = true, a.last+1 // its other ports have waited long enough
 	for i := a.first; i <= a.last; i++ {
 		c.now.flags[i] &^= Silent
 	}

@@ -116,6 +116,9 @@ func (c *Core) Status() Status {
 	return s
 }
 
+// Waiting reports whether requests are in flight.
+func (c *Core) Waiting() bool { return c.engine.Outstanding() > 0 }
+
 // Newest is the last round, nil before the first.
 func (c *Core) Newest() *Round { return c.last }
 

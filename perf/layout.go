@@ -18,6 +18,9 @@ func (c *Core) onSnapshot(s *subnet.Snapshot) {
 		return
 	}
 	same := c.sameLayout(s)
+	if c.snap != nil && s.Tables != c.snap.Tables {
+		c.giveChance()
+	}
 	began := c.snap == nil
 	c.snap = s
 	c.self = s.PortIndex(s.Self)
@@ -28,6 +31,19 @@ func (c *Core) onSnapshot(s *subnet.Snapshot) {
 		c.startRound()
 	} else if !same && c.number > 0 {
 		c.recount()
+	}
+}
+
+// fewBad is how many bad rounds in a row an agent may have had to be asked again when routes change:
+// it may have been silent because there was none.
+const fewBad = 3
+
+// giveChance has agents asked in the next round that have not been silent for long.
+func (c *Core) giveChance() {
+	for _, a := range c.order {
+		if a.bad > 0 && a.bad <= fewBad {
+			a.until = 0
+		}
 	}
 }
 

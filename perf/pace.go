@@ -70,7 +70,7 @@ func (c *Core) countPorts() {
 	c.slots, c.released, c.walk, c.walkPort = 0, 0, 0, -1
 	requests := 0
 	for _, a := range c.order {
-		a.skip = a.until > c.number
+		a.skip, a.whole = a.until > c.number, false
 		a.next, a.released = a.first, a.first
 		if a.skip {
 			continue
@@ -111,7 +111,7 @@ func (c *Core) releaseOne() bool {
 func (c *Core) advance() *agent {
 	for ; c.walk < len(c.order); c.walk, c.walkPort = c.walk+1, -1 {
 		a := c.order[c.walk]
-		if a.skip || a.probe && a.released > a.first {
+		if a.skip || a.whole || a.probe && a.released > a.first {
 			continue
 		}
 		for i := max(c.walkPort, a.first); i <= a.last; i++ {

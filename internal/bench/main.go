@@ -73,14 +73,17 @@ func run() error {
 	for _, part := range []struct {
 		name string
 		do   func([]int) error
-	}{{"bringup", b.bringUps}, {"phases", b.phases}, {"compute", b.compute}, {"rate", b.rates}, {"memory", b.memory}, {"packets", b.packets}, {"sa", b.serveSA}, {"moves", b.moves}, {"attached", b.attached}, {"repair", b.repair}, {"routes", b.routes}} {
-		if *only == "" && slices.Contains([]string{"attached", "repair", "routes"}, part.name) || *only != "" && !slices.Contains(strings.Split(*only, ","), part.name) {
+	}{{"bringup", b.bringUps}, {"phases", b.phases}, {"compute", b.compute}, {"rate", b.rates}, {"memory", b.memory}, {"packets", b.packets}, {"sa", b.serveSA}, {"moves", b.moves}, {"attached", b.attached}, {"counters", b.counters}, {"repair", b.repair}, {"routes", b.routes}} {
+		if *only == "" && slices.Contains([]string{"attached", "counters", "repair", "routes"}, part.name) || *only != "" && !slices.Contains(strings.Split(*only, ","), part.name) {
 			continue
 		}
 		begin := time.Now()
 		of := sizes
 		if part.name == "sa" && !given("hosts") {
 			of = saHosts
+		}
+		if part.name == "counters" && !given("hosts") {
+			of = []int{11664}
 		}
 		if part.name == "attached" && !given("hosts") {
 			of = saHosts[:1]
