@@ -25,7 +25,7 @@ type Config struct {
 	NegativeTime time.Duration
 	// RenewTime is the time between renewals of the subscriptions.
 	RenewTime time.Duration
-	// MaxEntries bounds the entries, about 300 bytes each. MaxWaiting bounds the askers that
+	// MaxEntries bounds the entries, about 400 bytes each. MaxWaiting bounds the askers that
 	// wait, and the queries that are queued or in flight.
 	MaxEntries, MaxWaiting int
 	// Window is the most queries in flight.

@@ -81,7 +81,7 @@ for systemd.`,
 	fl.DurationVar(&f.core.MaxAge, "max-age", f.core.MaxAge, "`T` for which a path is served after it was asked for")
 	fl.DurationVar(&f.core.VerifyTime, "verify-time", f.core.VerifyTime, "`T` between questions to the SA whether paths changed")
 	fl.DurationVar(&f.core.StaleTime, "stale-time", f.core.StaleTime, "`T` beyond its age for which a path is served while the SA is silent")
-	fl.IntVar(&f.core.MaxEntries, "max-entries", f.core.MaxEntries, "`N` answers in each port's cache, about 300 bytes each")
+	fl.IntVar(&f.core.MaxEntries, "max-entries", f.core.MaxEntries, "`N` answers in each port's cache, about 400 bytes each")
 	c.AddCommand(agentShow(), agentFlush())
 	return c
 }

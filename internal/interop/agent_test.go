@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -308,6 +309,7 @@ func TestAgentFailures(t *testing.T) {
 	if out, err := a.acme("-f", "g", "-s", own, "-d", other); err != nil {
 		t.Fatalf("after a restart: %v\n%s", err, out)
 	}
+	a.killAgain(own, other)
 
 	// The SA is silent: what is cached is served, and the rest is refused in time.
 	_ = a.sm.stop(syscall.SIGKILL)
@@ -323,6 +325,60 @@ func TestAgentFailures(t *testing.T) {
 	a.wait("the SA's return", func(s *live.Status) bool { return !s.Ports[0].Silent && s.Ports[0].Subscribed })
 	if _, st := a.resolve(third); st != acm.OK {
 		t.Errorf("after the SA's return: status %d: %+v\n%s", st, a.status(), tail(a.agent.Output()))
+	}
+}
+
+// killAgain kills and restarts the agent three times under load, while one ib_acme after the
+// other asks for a path. None waits longer than a direct query may take, 2 s: it gets an answer,
+// or an error at once, because nobody listens.
+func (a *agentBed) killAgain(own, other string) {
+	a.t.Helper()
+	type call struct {
+		took time.Duration
+		ok   bool
+	}
+	stop, ended := make(chan struct{}), make(chan []call)
+	go func() {
+		var calls []call
+		for {
+			select {
+			case <-stop:
+				ended <- calls
+				return
+			default:
+			}
+			cmd := exec.Command(a.ibacme, "-S", a.acm, "-f", "g", "-s", own, "-d", other)
+			cmd.Env = append(os.Environ(), a.env...)
+			began := time.Now()
+			out, err := cmd.CombinedOutput()
+			calls = append(calls, call{time.Since(began), err == nil && bytes.Contains(out, []byte("dlid"))})
+		}
+	}()
+	for range 3 {
+		load := start(a.t, a.b.dir, a.env, a.ibacme, "-S", a.acm, "-f", "g", "-s", own, "-d", other, "-C", "100000000")
+		a.wait("load", func(s *live.Status) bool { return s.Ports[0].Answers["found/cache"] > 1000 })
+		a.agent.Kill()
+		<-load.Done()
+		a.startAgent()
+	}
+	close(stop)
+	var good, bad []time.Duration
+	for _, c := range <-ended {
+		if c.ok {
+			good = append(good, c.took)
+		} else {
+			bad = append(bad, c.took)
+		}
+	}
+	slices.Sort(good)
+	slices.Sort(bad)
+	if len(good) == 0 || len(bad) == 0 {
+		a.t.Fatalf("%d calls with an answer, %d without", len(good), len(bad))
+	}
+	a.t.Logf("three restarts: %d calls with an answer, median %v, longest %v; %d without one, median %v, longest %v",
+		len(good), good[len(good)/2], good[len(good)-1], len(bad), bad[len(bad)/2], bad[len(bad)-1])
+	if d := max(good[len(good)-1], bad[len(bad)-1]); d > 2*time.Second {
+		a.t.Errorf("a call took %v", d)
 	}
 }
 
