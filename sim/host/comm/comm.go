@@ -34,6 +34,12 @@ type Config struct {
 	// Rounded counts times as Linux does: 2^(n-8) ms in the place of 4.096 µs·2^n, 4.6 %
 	// less, and at least 1 ms.
 	Rounded bool
+	// TimeWait keeps the queue pair of a connection that ended, in ERR, and its numbers, for
+	// as long as a try waits for its answer. Otherwise it is destroyed at once.
+	TimeWait bool
+	// Accept is how long the passive end takes to answer a request; an MRA tells the active
+	// end, if that is longer than it gives.
+	Accept time.Duration
 }
 
 // Defaults are those of Linux: 15 retries; codes of 18 and 20 give 6.4 s each.
@@ -58,11 +64,12 @@ const (
 	RepSent
 	Established
 	DreqSent
+	TimeWait
 )
 
 // String prints "REQ sent".
 func (s State) String() string {
-	return [...]string{"closed", "REQ sent", "REP sent", "established", "DREQ sent"}[s]
+	return [...]string{"closed", "REQ sent", "REP sent", "established", "DREQ sent", "time wait"}[s]
 }
 
 // ErrTimeout is given when the peer does not answer.
@@ -126,6 +133,7 @@ type Manager struct {
 	conns   []*Conn // open ones, in the order of their making
 	next    uint32
 	tids    uint64
+	slow    []slow // requests that wait for Config.Accept
 
 	// OnReady, if set, is called when the RTU of a request that a Listener took has come.
 	OnReady func(now mad.Time, c *Conn)
@@ -178,14 +186,19 @@ func (m *Manager) Connect(now mad.Time, r Request, done func(now mad.Time, err e
 	return c
 }
 
-// Disconnect ends a connection: DREQ, and the queue pair is destroyed at once.
+// Disconnect ends a connection: DREQ, and the queue pair is destroyed at once, or after
+// TimeWait.
 func (c *Conn) Disconnect(now mad.Time) {
 	if c.state != Established {
 		return
 	}
 	c.state = DreqSent
 	q := wire.DREQ{LocalID: c.local, RemoteID: c.remote, RemoteQPN: c.qp.QP().RemoteQPN()}
-	c.qp.Destroy()
+	if c.m.cfg.TimeWait {
+		c.stop()
+	} else {
+		c.qp.Destroy()
+	}
 	c.ask(now, wire.AttrDREQ, q.Put)
 }
 
@@ -258,6 +271,9 @@ func (c *Conn) settled() { c.pending, c.due = nil, mad.Never }
 // NextTimer is when Expire is due.
 func (m *Manager) NextTimer() mad.Time {
 	t := mad.Never
+	if len(m.slow) > 0 {
+		t = m.slow[0].at
+	}
 	for _, c := range m.conns {
 		t = min(t, c.due)
 	}
@@ -266,8 +282,14 @@ func (m *Manager) NextTimer() mad.Time {
 
 // Expire repeats or ends what was not answered.
 func (m *Manager) Expire(now mad.Time) {
+	m.thought(now)
 	for _, c := range append([]*Conn(nil), m.conns...) {
 		if c.due > now {
+			continue
+		}
+		if c.state == TimeWait {
+			c.close()
+			c.qp.Destroy()
 			continue
 		}
 		if c.left > 0 {
@@ -289,7 +311,7 @@ func (c *Conn) unanswered(now mad.Time) {
 			f(now, ErrTimeout)
 		}
 	case DreqSent:
-		c.close()
+		c.part(now)
 	default:
 		c.close()
 		if c.done != nil {

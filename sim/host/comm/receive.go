@@ -46,7 +46,7 @@ func (m *Manager) Receive(now mad.Time, p *mad.Packet) {
 		c.ended(now, d)
 	case wire.AttrDREP:
 		if c.state == DreqSent {
-			c.close()
+			c.part(now)
 		}
 	case wire.AttrLAP:
 		c.load(now, d)
@@ -97,15 +97,25 @@ func (m *Manager) request(now mad.Time, from ib.LID, d *ib.MAD) {
 	if q.Decode(wire.Data(d)) != nil {
 		return
 	}
+	if m.stale(from, &q, tidOf(d)) {
+		return
+	}
 	for _, c := range m.conns {
 		if c.passive && c.remote == q.LocalID && c.peer == from {
 			m.transmit(from, &c.rep) // it came twice
 			return
 		}
 	}
+	if !m.think(now, from, &q, d) {
+		m.decide(now, from, &q, d)
+	}
+}
+
+// decide answers a REQ.
+func (m *Manager) decide(now mad.Time, from ib.LID, q *wire.REQ, d *ib.MAD) {
 	refuse := wire.ReasonServiceID
 	if l := m.listens[q.ServiceID]; l != nil {
-		qp, psn, why := l(now, &q)
+		qp, psn, why := l(now, q)
 		if qp != nil {
 			c := m.open(qp, from)
 			c.passive, c.remote, c.state = true, q.LocalID, RepSent
@@ -200,11 +210,10 @@ func (c *Conn) ended(now mad.Time, d *ib.MAD) {
 	}
 	var out ib.MAD
 	c.tell(&out, wire.AttrDREP, tidOf(d), (&wire.DREP{LocalID: c.local, RemoteID: q.LocalID}).Put)
-	if c.state == DreqSent {
-		return // both end it: its own DREP comes
+	if c.state == DreqSent || c.state == TimeWait {
+		return // both end it: its own DREP comes; or it came twice
 	}
-	c.close()
-	c.qp.Destroy()
+	c.part(now)
 	if c.Ended != nil {
 		c.Ended(now)
 	}
