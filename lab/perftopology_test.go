@@ -85,7 +85,7 @@ func TestCountersOfChangingSubnet(t *testing.T) {
 				t.Error("the subnet did not change")
 			}
 			// A port may lose its turn when its request was under way, or until there are routes
-			// again, which is often here. None is left out for good.
+			// again, which is often here. None is left out permanently.
 			if all < 200 || late > all/8 {
 				t.Errorf("%d of %d samples are late", late, all)
 			}
