@@ -132,6 +132,9 @@ func (e *part) arbitrate(oi int32) {
 	if o.busy > e.now || o.lanes == 0 || !o.active {
 		return
 	}
+	if o.armed && o.busy == e.now {
+		return // between two runs: the event at the end of the last packet is still to come
+	}
 	if o.gate > e.now {
 		if !o.gated {
 			o.gated = true
