@@ -216,6 +216,31 @@ func TestOutbound(t *testing.T) {
 	}
 }
 
+// TestOldList: a list that was made before a newer answer about an interface does not undo it.
+func TestOldList(t *testing.T) {
+	at, to := Place{1, 1}, Place{2, 1}
+	c := New(Defaults())
+	var out Output
+	c.Step(1, Inventory{Ports: []ib.GUID{1, 2}, Guests: []Guest{{Name: "web", At: at, To: to, Phase: Stopped}}}, &out)
+	c.Step(2, Connected{}, &out)
+	if len(out.Calls) != 1 || out.Calls[0].Verb != List {
+		t.Fatalf("%+v", out)
+	}
+	c.Step(3, Changed{Name: "web"}, &out)
+	if len(out.Calls) != 1 || out.Calls[0].Verb != Get {
+		t.Fatalf("%+v", out)
+	}
+	c.Step(4, Answer{Call: out.Calls[0], View: Interface{Name: "web", State: Attached, At: to}}, &out)
+	if len(out.Orders) != 1 || out.Orders[0].Kind != Resume || out.Orders[0].Place != to {
+		t.Fatalf("%+v", out)
+	}
+	c.Step(5, Answer{Call: Call{Verb: List}, List: []Interface{{Name: "web", State: Migrating, At: at, To: to}}}, &out)
+	c.Step(6, Status{Guest: Guest{Name: "web", At: to}}, &out)
+	if len(out.Orders) != 0 || len(out.Calls) != 0 {
+		t.Fatalf("%+v", out)
+	}
+}
+
 func seeds(t *testing.T, n int) []uint64 {
 	if s := os.Getenv("HEDDLE_SEED"); s != "" {
 		one, err := strconv.ParseUint(s, 10, 64)
