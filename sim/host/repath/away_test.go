@@ -86,6 +86,12 @@ func TestGenerations(t *testing.T) {
 		}, 1, 0, 0, 0},
 		{"the next look", func() { f.h[0].Refresh(f.now()) }, 0, 0, 0, 1},
 		{"any path", func() { x.set(2, 1); f.h[0].Notice(f.now(), report(-1, x.gen-1, x.gen)) }, 1, 0, 0, 1},
+		{"a notice from before the last answer", func() {
+			x.sl[2] = 0
+			r := report(2, x.gen-1, x.gen)
+			x.sl[2] = 1
+			f.h[0].Notice(f.now(), r)
+		}, 1, 0, 0, 0},
 		{"another manager", func() { x.gen, x.sl[2] = 9<<32|1, 1; f.h[0].Refresh(f.now()) }, 1, 1, 0, 1},
 		{"one without generations", func() { x.refuse, x.sl[2] = true, 0; f.h[0].Refresh(f.now()) }, 0, 1, 0, 1},
 		{"the same once more", func() { x.sl[2] = 1; f.h[0].Refresh(f.now()) }, 1, 1, 0, 0},

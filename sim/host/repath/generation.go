@@ -38,6 +38,12 @@ func (g *generations) usable() bool { return g.sa != nil && !g.absent }
 // same reports whether two generations are of one history.
 func same(a, b uint64) bool { return a != 0 && b != 0 && a>>32 == b>>32 }
 
+// covers reports whether a Report says nothing that an answer since has not said: it was
+// under way, or was repeated as it was.
+func (g *generations) covers(r *saclient.Report) bool {
+	return g.usable() && same(r.Generation, g.sure) && r.Generation <= g.sure
+}
+
 // reported takes the generations of a Report; named: it names the paths. It reports
 // whether what the handler does not know is to be asked for.
 func (g *generations) reported(r *saclient.Report, named bool) (ask bool) {

@@ -270,7 +270,7 @@ func (h *Handler) changed(r *saclient.Report, lost bool) {
 	var d smp.DetailPath
 	d.Get(&r.Notice.DataDetails)
 	mask := wire.CompMask(d.ComponentMask)
-	if mask.Has(wire.PathCompSGID) && r.Path.SGID != h.self() {
+	if mask.Has(wire.PathCompSGID) && r.Path.SGID != h.self() || h.gen.covers(r) {
 		return
 	}
 	byGID, byLID := mask.Has(wire.PathCompDGID), mask.Has(wire.PathCompDLID) && r.Path.DLID != 0
