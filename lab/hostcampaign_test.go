@@ -28,13 +28,14 @@ type Time = dataplane.Time
 // hostTally sums what happened in schedules.
 type hostTally struct {
 	cuts, reroutes, forgotten, lost, answers int
-	deaths, midway, takeovers                int
+	deaths, midway, takeovers, unplugged     int
+	suspended, resumed                       uint64
 	changed, migrated, drained, failed       uint64
 	repeats, queries, messages               uint64
 	worstForgotten, worstLost                time.Duration // until all hosts were right
 }
 
-// TestHostCampaign: random schedules of cables that fail and come back, reroutes with
+// TestHostCampaign: random schedules of cables that fail and come back, hosts too, reroutes with
 // other service levels, notices that hosts forget, Reports, responses, queries and answers
 // that are lost, and managers that die, also between tables and Reports, and have a
 // successor with or without their store. No message may be lost, doubled or reordered. A
@@ -59,7 +60,7 @@ func TestHostCampaign(t *testing.T) {
 		return
 	}
 	if sum.forgotten == 0 || sum.lost == 0 || sum.answers == 0 || sum.midway == 0 || sum.takeovers == 0 ||
-		sum.migrated == 0 || sum.drained == 0 || sum.failed == 0 || sum.reroutes == 0 {
+		sum.migrated == 0 || sum.drained == 0 || sum.failed == 0 || sum.reroutes == 0 || sum.resumed == 0 {
 		t.Errorf("the schedules miss something: %+v", sum)
 	}
 }
@@ -251,8 +252,24 @@ func (x *hostTrial) act() {
 	case k == 1 && x.Manager.State() == subnet.Master:
 		x.sum.reroutes++
 		x.Manager.Reroute(true)
+	case k == 2:
+		x.unplug()
 	default:
 		x.cut()
+	}
+}
+
+// unplug takes a host away for a while: its peers are told that it is out of service, and
+// then that it is back.
+func (x *hostTrial) unplug() {
+	x.sum.unplugged++
+	h := x.hosts[x.r.IntN(len(x.hosts))]
+	if err := x.Sim.LinkDown(h.Name, 1); err != nil {
+		x.t.Fatal(err)
+	}
+	x.step(time.Duration(x.r.IntN(150)) * time.Millisecond)
+	if err := x.Sim.LinkUp(h.Name, 1); err != nil {
+		x.t.Fatal(err)
 	}
 }
 

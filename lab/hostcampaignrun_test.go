@@ -105,6 +105,8 @@ func (x *hostTrial) finish() {
 		x.sum.migrated += k.Migrated
 		x.sum.drained += k.Drained
 		x.sum.queries += k.Queries
+		x.sum.suspended += k.Suspended
+		x.sum.resumed += k.Resumed
 		if err := x.RunUntil(signalBound, h.Handler.Idle); err != nil { // it repeats queries that were lost
 			x.t.Errorf("%s: its handler is not idle: %+v", h.Name, k)
 		}
