@@ -25,8 +25,26 @@ func TestCountersOfChangingSubnet(t *testing.T) {
 			cfg.Period, cfg.Timeout = time.Second, 20*time.Millisecond
 			b := newPerfBed(t, f, sim.Config{Seed: seed, HopLatency: time.Microsecond, SMALatency: 5 * time.Microsecond}, cfg)
 			touched := map[ib.GUID]bool{}
+			// Four hosts and a switch, but not the manager's own: cut off from all others it begins
+			// anew with them, and what it read and never published only it can know.
+			own := -1
+			for a, z := range f.Links {
+				if f.Nodes[a.Node].Name() == b.m.Node {
+					own = int(z.Node)
+				} else if f.Nodes[z.Node].Name() == b.m.Node {
+					own = int(a.Node)
+				}
+			}
+			switchesToo := 0
 			for len(touched) < 5 {
-				touched[f.Nodes[1+r.IntN(len(f.Nodes)-1)].GUID] = true
+				i := 1 + r.IntN(len(f.Nodes)-1)
+				if f.Nodes[i].IsSwitch() {
+					if i == own || switchesToo == 1 {
+						continue
+					}
+					switchesToo++
+				}
+				touched[f.Nodes[i].GUID] = true
 			}
 			// A switch between others is not missed by them, one of hosts is.
 			beside := map[ib.GUID]bool{}
@@ -51,6 +69,7 @@ func TestCountersOfChangingSubnet(t *testing.T) {
 				}
 				b.forget(r)
 			})
+			b.trafficOnly = true // errors come from the faults themselves, also right after a clear
 			b.start()
 			down, changed := map[int]bool{}, map[int]mad.Time{}
 			for range 300 {
@@ -81,7 +100,7 @@ func TestCountersOfChangingSubnet(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if len(layouts) < 2 {
+			if len(changed) == 0 || len(layouts) < 2 && len(changed) > 4 {
 				t.Error("the subnet did not change")
 			}
 			// A port may lose its turn when its request was under way, or until there are routes
