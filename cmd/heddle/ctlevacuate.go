@@ -185,21 +185,27 @@ func (e *evacuation) print(w io.Writer) error {
 
 // run carries the plan out, so many migrations at a time.
 func (e *evacuation) run(ctx context.Context, w io.Writer, parallel int) error {
-	var mu sync.Mutex // guards w, worst, done and errs
+	var mu sync.Mutex // guards w, worst, done, errs and orphaned
 	var errs []error
+	orphaned := false // nobody migrates the VMs: no further ones are tried
 	done, worst := 0, 0.0
 	slots := make(chan struct{}, parallel)
 	var running sync.WaitGroup
 	for _, s := range e.steps {
 		if s.Why != "" {
+			mu.Lock()
 			errs = append(errs, fmt.Errorf("%s stays: %s", s.Name, s.Why))
+			mu.Unlock()
 			continue
 		}
 		select {
 		case slots <- struct{}{}:
 		case <-ctx.Done():
 		}
-		if ctx.Err() != nil {
+		mu.Lock()
+		over := orphaned || ctx.Err() != nil
+		mu.Unlock()
+		if over {
 			break
 		}
 		running.Go(func() {
@@ -209,6 +215,7 @@ func (e *evacuation) run(ctx context.Context, w io.Writer, parallel int) error {
 			defer mu.Unlock()
 			if err != nil {
 				errs = append(errs, err)
+				orphaned = orphaned || errors.Is(err, errNoDriver)
 				return
 			}
 			done++
@@ -248,7 +255,11 @@ func (e *evacuation) migrate(ctx context.Context, s evacuee) (*api.VM, error) {
 	if err := f.begin(ctx, path, api.VMTarget{Hypervisor: s.port}); err != nil {
 		return nil, fmt.Errorf("%s stays: %w", s.Name, err)
 	}
-	err = f.follow(ctx, nil)
+	if err = f.follow(ctx, nil); errors.Is(err, errNoDriver) {
+		path, _ := e.o.path(s.Name, "/rollback", nil) // as for migrate
+		_, back := call(ctx, e.o.addr, e.o.tokenFile, http.MethodPost, path, nil)
+		err = errors.Join(fmt.Errorf("%s stays: %w", s.Name, err), back)
+	}
 	return &f.last, err
 }
 

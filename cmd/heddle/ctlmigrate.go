@@ -18,9 +18,12 @@ import (
 // Times of a command that follows a migration.
 const (
 	followPoll  = 50 * time.Millisecond // between two looks
-	followStart = 10 * time.Second      // until a driver has to take it up
+	followStart = 5 * time.Second       // until a driver has to take it up
 	followPeer  = 3 * time.Second       // for the peer's measurement, after the end
 )
+
+// errNoDriver is followed by the name of the interface.
+var errNoDriver = errors.New("no driver of hypervisors has taken up the migration of")
 
 // vmMigrate is 'ctl vm migrate'.
 func vmMigrate() *cobra.Command {
@@ -60,6 +63,9 @@ rollback' cancels it.`,
 				show = func(line string) { fmt.Fprintln(cmd.OutOrStdout(), line) }
 			}
 			err = f.follow(cmd.Context(), show)
+			if errors.Is(err, errNoDriver) {
+				err = fmt.Errorf("%w: the place stays reserved; migrate the VM and give 'heddle ctl vm finish %s', or give 'heddle ctl vm rollback %s'", err, args[0], args[0])
+			}
 			if o.asJSON && f.last.Name != "" {
 				err = errors.Join(printJSON(cmd.OutOrStdout(), f.last), err)
 			}
@@ -162,7 +168,7 @@ func (f *follower) look(v *api.VM, begun time.Time, show func(string)) (over boo
 		case v.State != "migrating":
 			return true, fmt.Errorf("%s is %s at %s: somebody else ended its migration", v.Name, v.State, where(v))
 		case time.Since(begun) > followStart && f.stage == "":
-			return true, fmt.Errorf("no driver of hypervisors has taken up the migration of %s within %v: the place stays reserved; migrate the VM and give 'heddle ctl vm finish %s', or give 'heddle ctl vm rollback %s'", v.Name, followStart, v.Name, v.Name)
+			return true, fmt.Errorf("%w %s within %v", errNoDriver, v.Name, followStart)
 		}
 		return false, nil // a manager that has started again does not know it yet
 	}
