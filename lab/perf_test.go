@@ -237,7 +237,7 @@ func countersTrial(t *testing.T, seed uint64) *perfBed {
 	b := newPerfBed(t, f, sc, cfg)
 	for i := range f.Nodes {
 		var p sim.PMA
-		switch r.IntN(6) {
+		switch r.IntN(8) {
 		case 0:
 			p = sim.PMA{NoExtended: true, Wrap: true}
 		case 1:
@@ -246,6 +246,10 @@ func countersTrial(t *testing.T, seed uint64) *perfBed {
 			p = sim.PMA{FullExtended: true}
 		case 3:
 			p = sim.PMA{NoSamples: true, NoExtended: true, Wrap: true}
+		case 4:
+			p = sim.PMA{NoSamples: true, Drops: true}
+		case 5:
+			p = sim.PMA{NoSamples: true, NoClassPortInfo: true, NoExtended: true, Drops: r.IntN(2) == 0}
 		}
 		if f.Nodes[i].IsSwitch() {
 			if r.IntN(3) == 0 {

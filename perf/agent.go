@@ -29,6 +29,11 @@ type agent struct {
 	virt  bool // it counts by virtual port
 	// refused are attributes that it does not have.
 	refused ops
+	// unanswered is how many requests for attributes that it need not have were not answered: some
+	// agents, and all of ibsim, are silent where others refuse. plain: it is taken to have no
+	// ClassPortInfo, because it did not answer that.
+	unanswered [numOps]uint8
+	plain      bool
 	// to, if redirected, is where it has its requests sent; hops counts redirections in a row.
 	redirected bool
 	hops       uint8

@@ -199,7 +199,11 @@ func (c *Core) begin(a *agent) bool {
 
 // sample are the requests that make a sample of port i.
 func (c *Core) sample(a *agent, i int32) (o ops) {
-	if !a.known {
+	switch {
+	case a.known:
+	case a.plain:
+		a.known, a.wide, a.ietf, a.full, a.wait, a.qp1, a.virt = true, false, false, false, false, false, false
+	default:
 		return 1 << opClassInfo // the rest is known then
 	}
 	if c.tick[i] == 0 && !a.refused.has(opTick) && (a.wait || a.full) {
@@ -238,7 +242,7 @@ func (c *Core) complete(done mad.Completion) {
 		}
 		a.todo = 0
 		if !a.skip {
-			a.todo = 1 << opClassInfo
+			a.todo = c.sample(a, a.port)
 		}
 	case status&^(ib.StatusBusy|ib.StatusRedirect) != 0:
 		c.refuse(a, o, status)
@@ -249,19 +253,31 @@ func (c *Core) complete(done mad.Completion) {
 		a.todo = 0
 	default:
 		a.todo &^= 1 << o
+		a.unanswered[o] = 0
 		c.take(a, o, data)
 	}
 	c.ask(a)
 }
 
+// optional are attributes that an agent need not have.
+const optional ops = 1<<opTick | 1<<opRcvDetails | 1<<opDiscards | 1<<opVLWait | 1<<opVLData | 1<<opVLPackets | 1<<opSpeeds | 1<<opVPort
+
 // failed takes a request that was not answered, or not with what it asked for.
 func (c *Core) failed(a *agent, o op, err error) {
 	c.st.Failed++
-	a.todo = 0
 	var wrong *mad.AnswerError
 	if errors.As(err, &wrong) {
 		c.st.Strange++
 	}
+	if optional.has(o) && a.known {
+		a.todo &^= 1 << o
+		if a.unanswered[o]++; a.unanswered[o] >= 2 {
+			a.refused |= 1 << o
+		}
+		return // whether it is silent, the next request shows
+	}
+	a.todo = 0
+	a.plain = o == opClassInfo
 	if a.misses++; a.misses >= 2 || !a.known || a.probe {
 		why := "does not answer"
 		if wrong != nil {

@@ -51,6 +51,10 @@ func (s *Subnet) pma(f *flight, d *device) {
 	default:
 		st = s.pmaDetails(f, d, attr, data, set)
 	}
+	if st == ib.StatusBadMethodAttr && d.pma != nil && d.pma.Drops {
+		s.drop(f, DropNode)
+		return
+	}
 	s.reply(f, at, st)
 }
 

@@ -18,6 +18,9 @@ type PMA struct {
 	Wrap bool
 	// NoClassPortInfo and NoSamples: the agent refuses ClassPortInfo, or PortSamplesControl.
 	NoClassPortInfo, NoSamples bool
+	// Drops: it does not answer requests for attributes that it does not have, where others refuse
+	// them.
+	Drops bool
 	// Silent: it answers nothing, while the SMA does.
 	Silent bool
 	// RedirectTo, if not empty, is the node whose QP RedirectQP (at least 2) answers for this
