@@ -32,6 +32,7 @@ type Core struct {
 	now, before columns // the round that is being filled, and the last one
 	tick        []uint8
 	history     *history
+	points      []point // of the round
 	vports      map[vkey]*vstate
 	cleared     []int32
 	last        *Round
@@ -353,6 +354,7 @@ func (c *Core) take(a *agent, o op, data []byte) {
 	if a.todo&(1<<opExtended|1<<opNarrow) == 0 {
 		c.answered(a)
 		c.apply(i, &a.got)
+		c.note(i)
 		a.todo |= c.wanted(a, i)
 		c.nextVPort(a)
 	}

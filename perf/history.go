@@ -66,36 +66,37 @@ func (h *history) moved(was []int32) *history {
 	return n
 }
 
-// points makes the column of a round.
-func (r *Round) points() []point {
-	col := make([]point, r.Len())
-	for i := range col {
-		n := int32(i)
-		d := r.Elapsed(n)
-		if d <= 0 {
-			continue
+// note adds the sample of port i to the column of the round. It is done at each sample, so that the
+// end of a round takes little time.
+func (c *Core) note(i int32) {
+	x, was := &c.now, &c.before
+	if c.cfg.History == 0 || was.at[i] == noSample {
+		return
+	}
+	d := x.at[i].Sub(was.at[i])
+	if d <= 0 {
+		return
+	}
+	delta := func(k Counter) uint64 {
+		if !was.have[i].has(k) {
+			return 0
 		}
-		var sum uint64
-		if r.now.rows[i] != nil {
-			for c := SymbolErrors; c < NumCounters; c++ {
-				if c.IsError() {
-					sum += r.Delta(n, c)
-				}
+		return x.total(i, k) - was.total(i, k)
+	}
+	var sum uint64
+	if x.rows[i] != nil {
+		for k := SymbolErrors; k < NumCounters; k++ {
+			if k.IsError() {
+				sum += delta(k)
 			}
-		}
-		g := DataGbps(r.Snap, n)
-		use := func(c Counter) float64 {
-			if g == 0 {
-				return 0
-			}
-			return r.Rate(n, c) * 32 / (g * 1e9)
-		}
-		col[i] = point{
-			elapsed: uint16(min(d.Milliseconds(), 65535)), errors: uint16(min(sum, 65535)),
-			xmit: pack(use(XmitData)), rcv: pack(use(RcvData)), waits: pack(r.WaitShare(n)),
 		}
 	}
-	return col
+	p := point{elapsed: uint16(min(d.Milliseconds(), 65535)), errors: uint16(min(sum, 65535))}
+	if words := DataGbps(c.snap, i) * 1e9 / 32 * d.Seconds(); words > 0 {
+		p.xmit, p.rcv = pack(float64(delta(XmitData))/words), pack(float64(delta(RcvData))/words)
+	}
+	p.waits = pack(float64(delta(XmitWait)) * c.tickSeconds(i) / d.Seconds())
+	c.points[i] = p
 }
 
 // History are the samples of a port, oldest first.

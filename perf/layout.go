@@ -90,6 +90,7 @@ func (c *Core) relayout(s *subnet.Snapshot) {
 	c.now, c.before = c.now.moved(was), c.before.moved(was)
 	c.tick = moved(c.tick, was)
 	c.history = c.history.moved(was)
+	c.points = moved(c.points, was)
 	var cleared []int32
 	for i, f := range c.now.flags {
 		if f.Has(Cleared) {

@@ -135,8 +135,9 @@ func (c *Core) publish() {
 	c.st.LastRound = c.t.Sub(c.began)
 	r.Status = c.Status()
 	if c.cfg.History > 0 {
-		c.history = c.history.with(c.number, c.began, r.points(), c.cfg.History)
+		c.history = c.history.with(c.number, c.began, c.points, c.cfg.History)
 		r.history = c.history
+		c.points = make([]point, len(c.points))
 	}
 	c.before = r.now
 	for i := range c.now.flags {
