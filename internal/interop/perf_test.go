@@ -316,3 +316,48 @@ scrape_configs:
 		eventually(t, e, func() bool { return query(e) })
 	}
 }
+
+// TestCountersOfIbsim reads the counters of Debian's ibsim, whose agents do not answer what they do
+// not have, and compares with what perfquery reads before and after.
+func TestCountersOfIbsim(t *testing.T) {
+	need.Tool(t, "ibsim")
+	need.Tool(t, "perfquery")
+	b := testNets[0].build(t)
+	_, env := b.ibsim(t)
+	u := &counted{api: freeAddr(t), dir: b.dir}
+	u.program = start(t, b.dir, nil, heddle, "sm", "--port", "ibsim:"+b.sm+"@"+strings.TrimPrefix(env[0], "IBSIM_SOCKNAME="),
+		"--state", filepath.Join(b.dir, "state"), "--perf", "500ms", "--api", u.api)
+	u.await("SUBNET UP\n", 0, upTime)
+	type state struct {
+		Agents int `json:"agents"`
+		Silent int `json:"agents_silent"`
+		Ports  []struct {
+			GUID string
+			Port int
+		}
+	}
+	var c state
+	eventually(t, "all agents answer", func() bool {
+		getJSON(t, "http://"+u.api+"/v1/counters?by=use&limit=1", &c)
+		return c.Agents > 1 && c.Silent == 0 && len(c.Ports) == 1
+	})
+	p := c.Ports[0]
+	read := func() uint64 {
+		text := must(t, upTime, b.dir, env, "ibsim-run", "perfquery", "-x", "-G", p.GUID, strconv.Itoa(p.Port))
+		m := regexp.MustCompile(`(?m)^PortXmitData:\.+(\d+)$`).FindStringSubmatch(text)
+		if m == nil {
+			t.Fatal(text)
+		}
+		n, _ := strconv.ParseUint(m[1], 10, 64)
+		return n
+	}
+	before := read()
+	u.rounds(2)
+	var x struct {
+		Counters map[string]struct{ Value uint64 }
+	}
+	getJSON(t, fmt.Sprintf("http://%s/v1/ports/%s/%d/counters", u.api, p.GUID, p.Port), &x)
+	if v, after := x.Counters["PortXmitData"].Value, read(); v < before || v > after || v == 0 {
+		t.Errorf("%s port %d: PortXmitData %d is not between %d and %d", p.GUID, p.Port, v, before, after)
+	}
+}
