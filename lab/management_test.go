@@ -233,7 +233,7 @@ func TestPathQueryUnderLoad(t *testing.T) {
 		cfg := DefaultConfig()
 		lanes := uint8(1)
 		if ownLane {
-			cfg.QoS, cfg.MasterSMSL, lanes = true, 1, 2
+			cfg.QoS, cfg.SMSLAuto, cfg.MasterSMSL, lanes = true, false, 1, 2
 		}
 		c, m := upWithSA(t, tree16(t), sim.Config{Seed: seed, VLCap: lanes}, cfg)
 		if loaded {

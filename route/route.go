@@ -146,6 +146,13 @@ type Updater interface {
 	Update(from Solution, g *fabric.Graph, d *fabric.Delta, o Options) (*Tables, error)
 }
 
+// Leveling is an Engine that keeps paths apart by service levels, and may give some of them others
+// when it repairs tables, even if all have level 0 so far.
+type Leveling interface {
+	Engine
+	Leveling()
+}
+
 // Solution is a graph with tables for it.
 type Solution struct {
 	Graph  *fabric.Graph

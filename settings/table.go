@@ -60,8 +60,8 @@ var subnetTable = []Setting{
 	},
 	{
 		Name: "sm-sl", Group: Subnet, Arg: "SL", Since: v020, OpenSM: "sm_sl",
-		Meaning: "service level of packets from hosts to the manager and the SA",
-		value:   number[ib.SL]{at: func(c *Config) *ib.SL { return &c.SM.MasterSMSL }, max: 15},
+		Meaning: "service level of packets from hosts to the manager and the SA; auto: one on a lane that no path uses, if the engine uses levels and lanes are left, else 0",
+		value:   managerLevel{},
 	},
 	{
 		Name: "sm-key", Group: Keys, Arg: "KEY", Since: first, OpenSM: "sm_key", Secret: true,

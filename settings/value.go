@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"heddle/ib"
 )
 
 // value is how text becomes a field of Config, and back.
@@ -119,6 +121,35 @@ func Time(d time.Duration) string {
 	}
 	return s
 }
+
+// managerLevel is the service level of datagrams to the manager, or auto.
+type managerLevel struct{}
+
+func (managerLevel) kind() string { return "number" }
+
+func (managerLevel) set(c *Config, text string) error {
+	if text == "auto" {
+		c.SM.SMSLAuto, c.SM.MasterSMSL = true, 0
+		return nil
+	}
+	n := number[ib.SL]{at: func(c *Config) *ib.SL { return &c.SM.MasterSMSL }, max: 15}
+	if err := n.set(c, text); err != nil {
+		return err
+	}
+	c.SM.SMSLAuto = false
+	return nil
+}
+
+func (managerLevel) text(c *Config) string {
+	if c.SM.SMSLAuto {
+		return "auto"
+	}
+	return strconv.Itoa(int(c.SM.MasterSMSL))
+}
+
+func (managerLevel) wanted() string      { return "a whole number from 0 to 15, or auto" }
+func (managerLevel) brief(string) string { return "0 to 15, auto" }
+func (managerLevel) words() []string     { return []string{"auto"} }
 
 // boolean is true or false.
 type boolean struct{ at func(*Config) *bool }

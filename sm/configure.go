@@ -82,6 +82,7 @@ func (c *Core) startArm() {
 	}
 	c.sweep.armAll = false
 	c.bothEnds()
+	c.links.SetLevels()
 	c.links.Arm(!c.install.Quiet())
 }
 

@@ -15,6 +15,7 @@ func (c *Core) Begin() {
 	c.ReadAnew()
 	c.sweep.attempts = 0
 	c.forgetTables()
+	c.ForgetLevel()
 	c.pkeys.BecomeMaster()
 	c.lids.NewMastership()
 }

@@ -121,6 +121,7 @@ const (
 	KindLinkReleased      = notice.KindLinkReleased
 	KindRepath            = notice.KindRepath
 	KindLevelsUnanswered  = notice.KindLevelsUnanswered
+	KindManagerLevel      = notice.KindManagerLevel
 	KindGroupRefused      = notice.KindGroupRefused
 	KindPartitions        = notice.KindPartitions
 	KindPartitionsApplied = notice.KindPartitionsApplied

@@ -53,6 +53,7 @@ func (c *Core) routed() bool {
 		return false
 	}
 	c.router.Tell(r)
+	c.chooseLevel(r)
 	switch {
 	case c.Config.PlanOnly:
 		c.emitPlan(r)

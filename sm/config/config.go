@@ -87,8 +87,11 @@ type Config struct {
 	LeafVLStallCount uint8           // the same towards CAs and routers
 	LocalPhyErr      uint8           // threshold for trap 129, 0–15
 	OverrunErr       uint8           // threshold for trap 130, 0–15
-	MasterSMSL       ib.SL
-	NoReregister     bool // do not ask clients to renew their SA registrations
+	MasterSMSL       ib.SL           // of datagrams between hosts and the manager, unless SMSLAuto
+	// SMSLAuto has the manager choose: a level on a lane that no path uses, if the engine uses
+	// levels and there is one, else 0. It keeps the choice while it is master.
+	SMSLAuto     bool
+	NoReregister bool // do not ask clients to renew their SA registrations
 	// QoS programs SL2VL (identity modulo the lanes of the link) and VL
 	// arbitration (all lanes alike) on every link. Without it they are
 	// programmed only when the installed tables need more than one lane.
@@ -196,6 +199,7 @@ func Defaults() Config {
 		PollInterval:  10 * time.Second,
 		PollRetries:   4,
 		RepathTime:    30 * time.Second,
+		SMSLAuto:      true,
 		ImproveDelay:  10 * time.Second,
 
 		DampFree:  3,

@@ -41,6 +41,12 @@ type Env struct {
 	// Report is the report of the sweep under way. Each part counts its own work in it.
 	Report notice.SweepReport
 
+	// level is the service level of datagrams to the manager, if it is chosen.
+	level struct {
+		sl     ib.SL
+		chosen bool
+	}
+
 	Fabric *topo.Topology // being discovered or the one that is managed
 	// Last is the subnet that was managed before the discovery under way began; nil when
 	// a sweep has finished. It may be Fabric itself between sweeps.
@@ -107,6 +113,21 @@ func (e *Env) OwnLID() ib.LID {
 	}
 	return p.Info.LID
 }
+
+// ManagerLevel is the service level of datagrams between hosts and the manager; ok is false as long
+// as it is not chosen.
+func (e *Env) ManagerLevel() (sl ib.SL, ok bool) {
+	if !e.Config.SMSLAuto {
+		return e.Config.MasterSMSL, true
+	}
+	return e.level.sl, e.level.chosen
+}
+
+// ChooseLevel sets the ManagerLevel that the manager is to choose.
+func (e *Env) ChooseLevel(sl ib.SL) { e.level.sl, e.level.chosen = sl, true }
+
+// ForgetLevel has it chosen anew.
+func (e *Env) ForgetLevel() { e.level.sl, e.level.chosen = 0, false }
 
 // Failed counts a failed item that another sweep may repair.
 func (e *Env) Failed() { e.Errs++ }

@@ -12,9 +12,9 @@ import (
 
 // Where more than one VL matters, SL-to-VL tables are set up as the routing engine wants them, or
 // else as identity modulo the VLs of the link, and arbitration gives all VLs of a link the same
-// weight. With tables that use one VL, and without QoS, nothing is sent: SL 0 is the only one in
-// use, and every agent maps it to VL 0 after a reset. What an earlier manager has left in its place
-// is looked for between sweeps (left.go).
+// weight. With tables that use one VL, without QoS, and with the manager's datagrams on SL 0 too,
+// nothing is sent: it is the only one in use, and every agent maps it to VL 0 after a reset. What an
+// earlier manager has left in its place is looked for between sweeps (left.go).
 //
 // Where data may flow a table is read first, and set only if it differs. Only then is it found
 // what an earlier master of a running subnet has set; until then the tables are taken to be the
@@ -23,7 +23,8 @@ import (
 // Matter reports whether SL-to-VL tables have to be right.
 func (t *Tables) Matter() bool {
 	w := t.install.Wanted()
-	return t.Config.QoS || w.NumVLs > 1 || w.Lanes != nil
+	sl, _ := t.ManagerLevel()
+	return t.Config.QoS || w.NumVLs > 1 || w.Lanes != nil || sl > 0
 }
 
 // SetUp reports whether all tables were set up in this mastership.

@@ -28,6 +28,17 @@ func (m *Manager) Moves(p *topo.Port) bool {
 	return !q.Has(topo.PortFailed) && !(q.Has(topo.PortEnd) && q.LID == 0)
 }
 
+// SetLevels lists the Sets of end ports that have another service level for datagrams to the
+// manager than was chosen, but for those that Arm sets.
+func (m *Manager) SetLevels() {
+	sl, _ := m.ManagerLevel()
+	m.Sweeper.Scope(func(p *topo.Port) {
+		if p.Has(topo.PortEnd) && p.Info.MasterSMSL != sl && !(m.Moves(p) && p.Info.PortState == ib.StateInit) {
+			m.setPort(p)
+		}
+	})
+}
+
 // Arm lists the Sets that move ports from Init to Armed. running says that links between switches
 // carry data.
 func (m *Manager) Arm(running bool) {

@@ -47,7 +47,9 @@ func (m *Manager) endPort(p *topo.Port, w *smp.PortInfo) {
 	w.MKey = cfg.MKey
 	w.MKeyLeasePeriod = cfg.MKeyLease
 	w.MKeyProtectBits = cfg.MKeyProtect
-	w.MasterSMSL = cfg.MasterSMSL
+	if sl, ok := m.ManagerLevel(); ok { // else it stays until the tables are known
+		w.MasterSMSL = sl
+	}
 	w.SubnetTimeOut = cfg.SubnetTimeOut
 	w.LocalPhyErrors, w.OverrunErrors = cfg.LocalPhyErr, cfg.OverrunErr
 	w.ClientReregister = m.isNew(p, w) && !cfg.NoReregister && !nd.IsSwitch() &&

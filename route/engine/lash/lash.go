@@ -42,6 +42,9 @@ type Engine struct{}
 // Name is "lash".
 func (Engine) Name() string { return "lash" }
 
+// Leveling implements route.Leveling.
+func (Engine) Leveling() {}
+
 const (
 	// fewPairs is up to how many ordered pairs of switches every try is made.
 	fewPairs = 1 << 17

@@ -37,6 +37,9 @@ type Engine struct{}
 // Name is "nue".
 func (Engine) Name() string { return "nue" }
 
+// Leveling implements route.Leveling.
+func (Engine) Leveling() {}
+
 const (
 	// repairWork bounds the repairs of the orders of all layers, in dependencies
 	// examined.

@@ -13,6 +13,9 @@ type DFEngine struct{}
 // Name is "dfsssp".
 func (DFEngine) Name() string { return "dfsssp" }
 
+// Leveling implements route.Leveling.
+func (DFEngine) Leveling() {}
+
 // memo is the state for Update.
 type memo struct {
 	load   []uint64 // by channel: paths over it
