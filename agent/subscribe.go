@@ -25,9 +25,10 @@ func subscriptionOf(token uint64) (i int, ok bool) {
 	return int(token &^ subscriptionToken), token&subscriptionToken != 0
 }
 
-// respTime of a subscription is how long the SA waits for a response to a Report:
-// 4.096 µs × 2^17, half a second.
-const respTime = 17
+// respTime of a subscription is how long the SA waits at least for a response to a Report, before it
+// repeats it: 4.096 µs × 2^13, 34 ms. A Report that comes twice does no harm, so this is what an
+// answer commonly takes and not what it may take.
+const respTime = 13
 
 // minRetry and maxRetry bound the pause after a subscription that the SA did not confirm.
 const (

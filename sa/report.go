@@ -73,6 +73,7 @@ type peer struct {
 	silent mad.Time // since when it is missing or unresponsive; mad.Never: it is neither
 	until  mad.Time // it gets no Reports until then
 	token  uint64
+	trip   roundTrip // of answered Reports
 	path   pathState // of traps 68 and 69
 }
 
@@ -222,7 +223,8 @@ func (x *reports) send(c *Core) {
 }
 
 func (x *reports) submit(p *peer, r *report) {
-	q := mad.Request{Addr: p.addr, Timeout: max(p.wait, reportTimeout), Token: p.token}
+	q := mad.Request{Addr: p.addr, Token: p.token}
+	q.Timeout, q.Retries = p.patience()
 	if p.failed > 0 {
 		q.Retries = -1
 	}
@@ -235,8 +237,42 @@ func (x *reports) submit(p *peer, r *report) {
 	}
 }
 
-// reportTimeout is the minimum wait for a response to the first try.
-const reportTimeout = 200 * time.Millisecond
+const (
+	// reportTimeout is the minimum wait for a response to the first try, as long as no round trip
+	// was measured.
+	reportTimeout = 200 * time.Millisecond
+	// minReportTimeout is the minimum then.
+	minReportTimeout = 20 * time.Millisecond
+	// reportRetries are those after a first try of reportTimeout.
+	reportRetries = 3
+)
+
+// patience is the wait for a response to the first try, and the retries. They follow the measured
+// round trip, but are never less than the subscriber asked for. Each try waits twice as long as the
+// one before, and shorter ones are more: a subscriber is given up after about the same time.
+func (p *peer) patience() (first time.Duration, retries int) {
+	first, retries = reportTimeout, reportRetries
+	if p.trip.mean > 0 {
+		first = min(max(p.trip.mean+4*p.trip.dev, minReportTimeout), reportTimeout)
+	}
+	first = max(first, p.wait)
+	for t := first; 2*t <= reportTimeout; t *= 2 {
+		retries++
+	}
+	return first, retries
+}
+
+// roundTrip is a moving mean of round trips and of their deviation, as RFC 6298 computes them.
+type roundTrip struct{ mean, dev time.Duration }
+
+func (r *roundTrip) add(d time.Duration) {
+	if r.mean == 0 {
+		r.mean, r.dev = max(d, 1), d/2
+		return
+	}
+	r.dev += ((r.mean - d).Abs() - r.dev) / 4
+	r.mean = max(r.mean+(d-r.mean)/8, 1)
+}
 
 func (x *reports) received(c *Core, p *mad.Packet) {
 	if done, kind := x.eng.Receive(c.now, p); kind == mad.KindCompletion {
@@ -261,6 +297,9 @@ func (x *reports) done(c *Core, done *mad.Completion) {
 	if done.Err == nil {
 		x.stats.Answered++
 		p.failed, p.silent = 0, mad.Never
+		if done.Tries == 1 { // else it is not known which try was answered
+			p.trip.add(done.RTT)
+		}
 		if path {
 			c.signals.done(c, p, true)
 		}
