@@ -146,6 +146,7 @@ var notSettings = map[string]string{
 	"sa.QoS":            "read from the file of qos-policy",
 	"sa.PrefixRoutes":   "read from the file of prefix-routes",
 	"registry.SAKey":    "from sa-key, or random", "registry.TrustLocal": "of sa-key", "registry.QoS": "of qos-policy",
+	"registry.PathCaching": "that of the answers", "registry.VirtHopLimit": "that of the answers",
 	"registry.FirstTID": "drawn at the start", "registry.TransportTimed": "of the port",
 }
 
