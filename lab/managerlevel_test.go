@@ -97,14 +97,14 @@ func TestManagerLevel(t *testing.T) {
 			if got := levelOf(t, c, m); got != x.want {
 				t.Errorf("level %d, want %d", got, x.want)
 			}
-			said := ""
+			var said strings.Builder
 			for _, n := range m.Notices {
 				if n.Kind == sm.KindManagerLevel {
-					said += n.Text
+					said.WriteString(n.Text)
 				}
 			}
-			if (said == "") != (x.says == "") || !strings.Contains(said, x.says) {
-				t.Errorf("said %q, want %q", said, x.says)
+			if (said.String() == "") != (x.says == "") || !strings.Contains(said.String(), x.says) {
+				t.Errorf("said %q, want %q", said.String(), x.says)
 			}
 			if err := c.Sim.LinkDown("S1", 3); err != nil {
 				t.Fatal(err)

@@ -106,7 +106,7 @@ infiniband_speed infiniband_width infiniband_scrape_ok infiniband_scrape_duratio
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, name := range strings.Fields(c.want) {
+		for name := range strings.FieldsSeq(c.want) {
 			if families[name] == nil {
 				t.Errorf("names %d: there is no %s", c.names, name)
 			}

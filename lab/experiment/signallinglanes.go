@@ -157,12 +157,7 @@ func (d dependencies) add(paths ...[]int32) bool {
 }
 
 func (d dependencies) has(a, b int32) bool {
-	for _, x := range d[a] {
-		if x == b {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(d[a], b)
 }
 
 // reaches reports whether from waits for to, over others or not.

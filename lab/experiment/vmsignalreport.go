@@ -2,6 +2,7 @@ package experiment
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"heddle/lab"
@@ -300,15 +301,15 @@ func (r *vmResults) equal() (n int) {
 
 func (r *vmResults) algorithm() string {
 	fresh, reboot := 0, 0
-	text := ""
+	var text strings.Builder
 	for i := range r.count {
 		c := &r.count[i]
 		fresh, reboot = fresh+c.newVM, reboot+c.reboot
 		if c.name == vmCounted[vmServerRepath].name {
-			text += fmt.Sprintf(", %d of %d servers", c.migrate.reports, c.n)
+			text.WriteString(fmt.Sprintf(", %d of %d servers", c.migrate.reports, c.n))
 		}
 	}
-	return fmt.Sprintf("%d, %d%s", fresh, reboot, text)
+	return fmt.Sprintf("%d, %d%s", fresh, reboot, text.String())
 }
 
 func (r *vmResults) notifySection() report.Section {
