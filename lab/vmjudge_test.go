@@ -38,6 +38,10 @@ type VMJudge struct {
 	Wild map[string]ib.GUID
 	// Reachable are the nodes that the manager can do something about, by node GUID; nil: all.
 	Reachable func() map[ib.GUID]bool
+	// Late: requests may arrive late, after a repetition of them and the next Set. Nobody
+	// can know of an entry of a shared port's table that comes back so, until managers
+	// read again what they wrote twice.
+	Late bool
 	// Present: an address that moves from one usable place to another is never absent
 	// from a snapshot. Moved counts the snapshots in which such ones were looked for.
 	Present bool
@@ -49,6 +53,8 @@ type VMJudge struct {
 	host map[ib.GUID]int    // index in Hosts by port GUID
 	back []mad.Time         // when packets could pass the link of a host again, by index in Hosts
 	wild map[ib.GUID]ib.LID // those that wild VPorts with LIDs of their own had
+
+	entries map[subnet.Place]*entrySeen // of the tables of shared ports
 
 	views      []viewSeen               // of the last keysLag, ascending
 	left       map[sim.VF]mad.Time      // when a function last went down
@@ -67,6 +73,7 @@ func NewVMJudge(c *Cluster, hosts []VMHost) *VMJudge {
 		j.host[hosts[i].GUID] = i
 	}
 	j.back = make([]mad.Time, len(hosts))
+	j.entries = map[subnet.Place]*entrySeen{}
 	c.Sim.OnChange = func(ch sim.Change) {
 		if i, ok := j.host[c.Fabric.Nodes[ch.Node].Ports[ch.Port].GUID]; ok && ch.Kind == sim.ChangeState && ch.New == ib.StateActive {
 			j.back[i] = ch.At
@@ -175,7 +182,10 @@ func (j *VMJudge) Look() {
 		owns(j.c.Sim.PortInfo(h.At, int(h.Port)).LID, subnet.Place{Port: h.GUID})
 		if h.Model == sim.SharedPort {
 			for k, g := range j.c.Sim.GUIDs(h.At, int(h.Port))[1:] {
-				has(g, subnet.Place{Port: h.GUID, Function: uint16(k + 1)})
+				at := subnet.Place{Port: h.GUID, Function: uint16(k + 1)}
+				if !j.cameLate(at, g) {
+					has(g, at)
+				}
 			}
 			continue
 		}
@@ -190,6 +200,31 @@ func (j *VMJudge) Look() {
 			}
 		}
 	}
+}
+
+// entrySeen is what an entry of a shared port's table holds, and what it held before.
+type entrySeen struct {
+	holds, held ib.GUID
+	lost, back  mad.Time // when it lost held, and when it had it again
+}
+
+// cameLate reports whether an entry holds g because of a copy of a Set that came late:
+// it lost the GUID, has it again, and managers have not had the time to read it.
+func (j *VMJudge) cameLate(at subnet.Place, g ib.GUID) bool {
+	now := j.c.Sim.Now()
+	e := j.entries[at]
+	if e == nil {
+		e = &entrySeen{}
+		j.entries[at] = e
+	}
+	if g != e.holds {
+		e.back = 0
+		if g != 0 && g == e.held && now.Sub(e.lost) < mad.LateCopy {
+			e.back = now
+		}
+		e.holds, e.held, e.lost = g, e.holds, now
+	}
+	return j.Late && e.back != 0 && now.Sub(e.back) < late
 }
 
 // Published judges a snapshot by itself: what it says about GUIDs, LIDs, places

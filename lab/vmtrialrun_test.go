@@ -246,6 +246,7 @@ func (t *VMTrial) plan(span time.Duration) {
 		t.c.Sim.At(at(), t.kill)
 	}
 	if t.Loss > 0 {
+		t.Judge.Late = true
 		t.c.Sim.SetDrop(t.Loss)
 		// Nobody can know that a copy of a Set(GUIDInfo) which the subnet makes is still on
 		// its way; of VPorts the state is seen to change.
