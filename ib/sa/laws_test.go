@@ -169,6 +169,8 @@ func FuzzSMInfoRecord(f *testing.F)             { wiretest.Fuzz[SMInfoRecord](f,
 func FuzzLinkRecord(f *testing.F)               { wiretest.Fuzz[LinkRecord](f, 6, 8, 200) }
 func FuzzPathRecord(f *testing.F)               { wiretest.Fuzz[PathRecord](f, 64, 200) }
 func FuzzMultiPathRecord(f *testing.F)          { wiretest.Fuzz[MultiPathRecord](f, 24, 40, 200) }
+func FuzzPathChangeRecord(f *testing.F)         { wiretest.Fuzz[PathChangeRecord](f, 80, 200) }
+func FuzzPathNotice(f *testing.F)               { wiretest.Fuzz[PathNotice](f, 88, 120) }
 func FuzzMCMemberRecord(f *testing.F)           { wiretest.Fuzz[MCMemberRecord](f, 52, 56, 200) }
 func FuzzServiceRecord(f *testing.F)            { wiretest.Fuzz[ServiceRecord](f, 176, 200) }
 func FuzzInformInfo(f *testing.F)               { wiretest.Fuzz[InformInfo](f, 36, 200) }
