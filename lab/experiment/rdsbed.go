@@ -111,6 +111,7 @@ type rdsNode struct {
 	timed  mad.Time
 
 	queries, saved []mad.Time // when it asked the SA, and when its cache had the path
+	away           int        // tries while it had no address
 	took           []time.Duration
 }
 
@@ -286,6 +287,7 @@ func (l *rdsLink) opened(c *comm.Conn) {
 func (l *rdsLink) Resolve(now mad.Time, try uint64) {
 	n := l.n
 	if !n.up {
+		n.away++
 		l.conn.Resolved(now, try, false)
 		return
 	}

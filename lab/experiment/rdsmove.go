@@ -54,13 +54,19 @@ var rdsFigures = []rdsFigure{
 
 // rdsRun is a run of a figure. Times are from its beginning.
 type rdsRun struct {
-	client, server struct {
-		queries, saved []time.Duration
-	}
+	client, server rdsEnd
+
 	up       time.Duration // connected for the first time
 	lost     time.Duration // connection lost
 	restored time.Duration // connected again; 0: not within the run
 	placed   time.Duration // the manager has the VM at its new place
+}
+
+// rdsEnd is what an end did.
+type rdsEnd struct {
+	queries, saved []time.Duration
+	// tries are those of the automaton for which it had an address, hits what the cache counted.
+	tries, hits int
 }
 
 // between counts the times in [from, to).
@@ -196,9 +202,15 @@ func (f *rdsFigure) run(cfg rdsConfig, seed uint64) (*rdsRun, error) {
 		}
 		return out
 	}
-	r.client.queries, r.client.saved = since(client.queries), since(client.saved)
-	r.server.queries, r.server.saved = since(v.server.queries), since(v.server.saved)
 	mine, theirs := client.link(v.server), v.server.link(client)
+	end := func(n *rdsNode, l *rdsLink) rdsEnd {
+		e := rdsEnd{queries: since(n.queries), saved: since(n.saved), tries: l.conn.Tries - n.away}
+		if n.cache != nil {
+			e.hits = n.cache.Saved
+		}
+		return e
+	}
+	r.client, r.server = end(client, mine), end(v.server, theirs)
 	both := func(k int) time.Duration { return max(mine.ups[k], theirs.ups[k]).Sub(zero) }
 	r.up, r.lost = both(0), mine.downs[0].Sub(zero)
 	if linked(client, v.server) {

@@ -190,9 +190,9 @@ func (r *rdsResults) figureClaims(k int) []report.Claim {
 	ones, saved := true, true
 	gain, least := math.Inf(-1), math.Inf(1)
 	for i, x := range runs {
-		for _, e := range []struct{ queries, saved []time.Duration }{x.client, x.server} {
+		for _, e := range []*rdsEnd{&x.client, &x.server} {
 			ones = ones && len(e.queries) == 1
-			saved = saved && len(e.saved) == attempts(e.queries, e.saved)-1 && len(e.saved) > 0
+			saved = saved && e.hits == e.tries-1 && e.hits == len(e.saved) && e.hits > 0
 		}
 		later := restoredAfter(x, f.returned()) - restoredAfter(r.runs[1][i], f.returned())
 		gain, least = math.Max(gain, later), math.Min(least, later)
