@@ -251,7 +251,7 @@ func (r *liveResults) figureClaims(i int) []report.Claim {
 		ip := r.ip.gbps
 		return []report.Claim{{
 			What: "P5.3: RDMA by the three stages has at least twice the rate of IPoIB on a function", Published: "25 and 11 Gb/s",
-			Measured: fmt.Sprintf("%.3g Gb/s before, %.3g after; IPoIB %.3g: %.3g ×", x.before[0], x.after[0], ip, min(x.before[0], x.after[0])/ip),
+			Measured: fmt.Sprintf("%.3g Gb/s before, %.3g after; IPoIB %.3g: %.3g ×. The caps are inputs, 25 and 11 Gb/s", x.before[0], x.after[0], ip, min(x.before[0], x.after[0])/ip),
 			Holds:    whole && min(x.before[0], x.after[0]) >= 2*ip,
 		}}
 	case figureThree:
@@ -305,6 +305,7 @@ func (r *liveResults) rideSection() report.Section {
 	}
 	word := map[bool]string{true: "survives", false: "ends"}
 	agree, count := 0, map[bool]int{}
+	long := &rideResult{} // the longest that a connection with 18 and 7 got through
 	var bad error
 	for _, x := range r.rides {
 		s.Table.Rows = append(s.Table.Rows, []any{
@@ -317,6 +318,9 @@ func (r *liveResults) rideSection() report.Section {
 		if x.bad != nil {
 			bad = x.bad
 		}
+		if x.timeout == liveTimeout && x.retries == liveRetries && x.survived && x.away > long.away {
+			long = x
+		}
 	}
 	s.Claim = []report.Claim{
 		{
@@ -326,7 +330,8 @@ func (r *liveResults) rideSection() report.Section {
 		},
 		{
 			What: "with time-out 18 and 7 retries the published 3 s need no quiescing", Published: "outage exceeds RC's retries",
-			Measured: fmt.Sprintf("limit %.3g s", seconds(hypervisor.Outlasts(18, 7))), Holds: r.rides[0].survived && hypervisor.Outlasts(18, 7) > 3*time.Second,
+			Measured: fmt.Sprintf("a connection survives %.3g s, the limit is %.3g s", seconds(long.away), seconds(hypervisor.Outlasts(liveTimeout, liveRetries))),
+			Holds:    long.away >= 3*time.Second,
 		},
 	}
 	return s

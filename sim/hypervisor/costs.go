@@ -101,8 +101,8 @@ func (c *Costs) List() []Cost {
 	}
 }
 
-// Scale divides all times by n and multiplies rates by it, for runs of compressed time;
-// the state of a function and what a copy moves shrink by n instead of its rate growing.
+// Scale divides all times by n, for runs of compressed time. Rates stay: the state of a
+// function shrinks by n here, and what a copy moves by ScaleCopy.
 func (c Costs) Scale(n int) Costs {
 	d := time.Duration(n)
 	c.Detach, c.Attach, c.Reconfigure, c.Save, c.Load = c.Detach/d, c.Attach/d, c.Reconfigure/d, c.Save/d, c.Load/d
