@@ -5,9 +5,6 @@ import (
 	wire "heddle/ib/sa"
 )
 
-// EntryBytes is the memory of an entry as Tasoulas et al. count it.
-const EntryBytes = 71
-
 // Cache is the path cache of a host, Algorithm 2 of Tasoulas et al. (2015): as published,
 // an entry is never removed, however wrong it becomes. The zero value is empty.
 type Cache struct {
