@@ -74,7 +74,7 @@ func TestRates(t *testing.T) {
 			if r != row.code[i] || r.Gbps() != row.gbps[i] {
 				t.Errorf("%v %v: code %d, %v Gb/s; want %d, %v", w, row.speed, r, r.Gbps(), row.code[i], row.gbps[i])
 			}
-			// The signalling rate is what the name promises, to 7 %.
+			// The signaling rate is what the name promises, to 7 %.
 			if raw := float64(w.Lanes()) * row.speed.LaneGbps(); math.Abs(raw/row.gbps[i]-1) > 0.07 {
 				t.Errorf("%v %v: raw %v Gb/s, named %v", w, row.speed, raw, row.gbps[i])
 			}

@@ -81,7 +81,7 @@ func ParseLinkWidth(s string) (LinkWidth, error) {
 	return 0, parseError("link width", s)
 }
 
-// LinkSpeed is the signalling of one lane, over all three families of
+// LinkSpeed is the signaling of one lane, over all three families of
 // PortInfo fields. Values are ordered by speed.
 type LinkSpeed uint8
 
@@ -103,10 +103,10 @@ const (
 
 var speedNames = [numSpeeds]string{"none", "SDR", "DDR", "QDR", "FDR10", "FDR", "EDR", "HDR", "NDR", "XDR"}
 
-// laneGbps is the raw signalling rate of a lane in Gb/s.
+// laneGbps is the raw signaling rate of a lane in Gb/s.
 var laneGbps = [numSpeeds]float64{0, 2.5, 5, 10, 10.3125, 14.0625, 25.78125, 53.125, 106.25, 212.5}
 
-// LaneGbps is the signalling rate of one lane in Gb/s.
+// LaneGbps is the signaling rate of one lane in Gb/s.
 func (s LinkSpeed) LaneGbps() float64 {
 	if s >= numSpeeds {
 		return 0

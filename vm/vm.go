@@ -59,8 +59,8 @@ const (
 // GUIDKind says where the GUID of an interface comes from.
 type GUIDKind uint8
 
-// The kinds. GUIDs of the first two stay with the interface when it moves (the static vGUIDs of
-// Tasoulas et al., "A Signalling Method"; those of a function are their dynamic ones).
+// The kinds. GUIDs of the first two stay with the interface when it moves (static assignment in
+// W. L. Guay's thesis, Paper VI; those of a function are its dynamic assignment).
 const (
 	StaticGUID   GUIDKind = iota // the interface's: given at its creation
 	PoolGUID                     // the interface's: the manager chose it from its pool
