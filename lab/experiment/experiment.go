@@ -58,7 +58,7 @@ func All() []Experiment {
 		{"vftree", "Hot spots, and lanes by pair of leaves of a fat tree (2011)", VFTree},
 		{"engines", "What traffic gets on the routes of each engine: trees, a damaged tree, a torus, a dragonfly", Engines},
 		{"path-caching", "A VM with RDS connections migrates, with and without path caches (2015)", PathCaching},
-		{"sa-flood", "What an SA bears: OpenSM and Heddle under more and more queries (2015)", SAFlood},
+		{"sa-flood", "SA load test: OpenSM and Heddle under more and more queries (2015)", SAFlood},
 	}
 }
 
