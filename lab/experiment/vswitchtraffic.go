@@ -143,6 +143,9 @@ func (w *wire) migrateUnder(e *dataplane.Engine, list []*sender, v *wireVM, a *a
 		return fmt.Errorf("%s: no packet came to it before, or none after it had moved", v.name)
 	}
 	a.moves++
+	if a.lastOld > a.firstNew { // the VM is in two places
+		a.wrong++
+	}
 	gap := (a.firstNew - a.lastOld).Duration()
 	a.outage += (gap - a.outage) / time.Duration(a.moves)
 	a.worst = max(a.worst, gap)
