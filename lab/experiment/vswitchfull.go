@@ -43,6 +43,7 @@ func capacitySections(o *Options, full bool) ([]report.Section, error) {
 	var whole report.Claim
 	worst := 0.0
 	var lids [2]int
+	var computing [2]time.Duration
 	for k, kind := range []move.Kind{move.Copy, move.Swap} {
 		o.say("booting the full subnet, %s", lidsAre[kind])
 		before := heap()
@@ -63,6 +64,7 @@ func capacitySections(o *Options, full bool) ([]report.Section, error) {
 		if err != nil {
 			return nil, err
 		}
+		computing[k] = compute
 		boots.Table.Rows = append(boots.Table.Rows, []any{
 			lidsAre[kind], lids[k], int(w.c.Sim.Stats().LFTSets), w.m.Sent, cpu.Seconds(), compute.Seconds(), prove.Seconds(), mib(mem), mib(all),
 		})
@@ -86,19 +88,27 @@ func capacitySections(o *Options, full bool) ([]report.Section, error) {
 			}
 		}
 	}
-	boots.Claim = []report.Claim{
-		whole,
-		{
-			What: "LIDs that paths are computed for", Published: "prepopulated more than 49000, dynamic less than 3000",
-			Measured: fmt.Sprintf("%d and %d: switches have LIDs too", lids[1], lids[0]), Holds: lids[1] == 49149 && lids[0] == fullSubnetHosts+fullSubnetSwitches,
-		},
-		{What: "computing takes considerably more time prepopulated", Published: "expected (§V-A)", Measured: "as in the table; a second each for computing and proving, and 1 GiB, were the limits set here", Holds: fits},
-	}
+	boots.Claim = append([]report.Claim{whole}, bootClaims(lids, computing, fits)...)
 	rates.Claim = []report.Claim{
 		{What: fmt.Sprintf("%d migrations at once cost no more SMPs than one after the other", migrationsAtOnce), Published: "not considered", Measured: "as in the table", Holds: merged},
 		{What: "processor time of the manager for each of them", Published: "not considered (at most 1 ms was the goal here)", Measured: fmt.Sprintf("at most %.2f ms", worst), Holds: worst <= 1},
 	}
 	return append(sections, boots, rates), nil
+}
+
+// bootClaims are about both kinds of boots: LIDs, time to compute, and whether both keep the limits.
+func bootClaims(lids [2]int, computing [2]time.Duration, fits bool) []report.Claim {
+	return []report.Claim{
+		{
+			What: "LIDs that paths are computed for", Published: "prepopulated more than 49000, dynamic less than 3000",
+			Measured: fmt.Sprintf("%d and %d: switches have LIDs too", lids[1], lids[0]), Holds: lids[1] == 49149 && lids[0] == fullSubnetHosts+fullSubnetSwitches,
+		},
+		{
+			What: "computing takes considerably more time prepopulated: twice or more", Published: "expected (§V-A)",
+			Measured: fmt.Sprintf("%.3g s and %.3g s", computing[1].Seconds(), computing[0].Seconds()), Holds: computing[1] >= 2*computing[0],
+		},
+		{What: "time and memory of computing and proving: less than 2 s and 1 GiB", Published: "not in the paper: limits set here", Measured: "as in the table", Holds: fits},
+	}
 }
 
 // capacitySection is §V-A's formula.
