@@ -304,7 +304,7 @@ func flagError(cmd *cobra.Command, err error) error {
 	}
 	var value *pflag.InvalidValueError
 	if asError(err, &value) {
-		return usagef("--%s %w", value.GetFlag().Name, valueError(value.GetFlag(), value.GetValue(), value))
+		return usagef("--%s %w", value.GetFlag().Name, valueError(value.GetFlag(), value.GetValue(), value.Unwrap()))
 	}
 	return &usageError{err}
 }

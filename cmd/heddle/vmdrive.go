@@ -38,15 +38,17 @@ func (f *guestFlags) register(fs *pflag.FlagSet) {
 // check refuses what cannot be a VM.
 func (f *guestFlags) check(seed uint64) error {
 	f.cfg.Seed = seed
-	f.cfg.Machine.Memory -= f.cfg.Machine.Memory % int64(f.cfg.Machine.Page)
 	switch m := &f.cfg.Machine; {
 	case m.Memory < 1<<20 || m.Memory > 1<<42:
 		return usagef("--vm-memory %v: want 1MiB to 4TiB", (*byteCount)(&m.Memory))
 	case !(m.Hot > 0 && m.Hot <= 1):
 		return usagef("--vm-hot %v: want a share above 0 and at most 1", m.Hot)
-	case f.cfg.Probe < 0 || m.Pause < 0:
-		return usagef("times must not be negative")
+	case m.Pause < 0:
+		return usagef("--vm-pause %v: must not be negative", m.Pause)
+	case f.cfg.Probe < 0:
+		return usagef("--vm-probe %v: must not be negative", f.cfg.Probe)
 	}
+	f.cfg.Machine.Memory -= f.cfg.Machine.Memory % int64(f.cfg.Machine.Page)
 	return nil
 }
 
