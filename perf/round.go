@@ -173,6 +173,11 @@ func (r *Round) Total(i int32, c Counter) uint64 { return r.now.total(i, c) }
 // Value is what the port's agent said.
 func (r *Round) Value(i int32, c Counter) uint64 { return r.now.value(i, c) }
 
+// AtEnd reports whether an error counter of a port has reached its end and counts no more.
+func (r *Round) AtEnd(i int32, c Counter) bool {
+	return c.IsError() && r.Has(i, c) && r.now.have[i]&wideErrors == 0 && r.Value(i, c) == c.end()
+}
+
 // Delta is what a port counted between its last two samples; 0 if Elapsed is.
 func (r *Round) Delta(i int32, c Counter) uint64 {
 	if r.Elapsed(i) <= 0 || !r.before.have[i].has(c) {
