@@ -54,6 +54,7 @@ type Core struct {
 	lost   map[[2]place]*lostLink // links that are gone, by their ends
 	lostAt map[place]*lostLink    // the same by each end
 	snap   *subnet.Snapshot
+	states []state // of snap, which is the same in most rounds
 	now    mad.Time
 	last   mad.Time // of the round before
 	round  uint64
@@ -83,12 +84,20 @@ func (c *Core) step(s *subnet.Snapshot, now mad.Time, src source) (out Output) {
 	for _, t := range c.tracks {
 		t.bad, t.held = false, false
 	}
+	same := c.snap == s
 	c.findLost(s)
 	c.snap = s
 	c.countLinks(src)
 	c.congestion(src)
-	c.linkStates()
-	c.nodeStates()
+	if !same {
+		c.states = c.states[:0]
+		c.linkStates()
+		c.nodeStates()
+	}
+	for i := range c.states {
+		m := &c.states[i]
+		c.mark(m.name, m.key, m.ends, m.evidence...)
+	}
 	c.lostLinks()
 	c.settle()
 	c.restarts()
@@ -104,11 +113,12 @@ func (c *Core) trackOf(k key, ends ...End) *track {
 		if len(c.tracks) >= maxTracks {
 			return nil
 		}
-		t = &track{ends: ends}
-		if len(ends) > maxEnds {
-			t.ends, t.more = ends[:maxEnds], len(ends)-maxEnds
-		}
+		t = &track{}
 		c.tracks[k] = t
+	}
+	t.ends, t.more = ends, 0 // those of a description may be others now
+	if len(ends) > maxEnds {
+		t.ends, t.more = ends[:maxEnds], len(ends)-maxEnds
 	}
 	return t
 }
@@ -137,6 +147,18 @@ func (c *Core) mark(name string, k key, ends []End, evidence ...Evidence) {
 		evidence = evidence[:maxEvidence]
 	}
 	t.bad, t.seen, t.clean, t.evidence = true, c.now, 0, evidence
+}
+
+// state is what is to be marked in each round of a snapshot.
+type state struct {
+	name     string
+	key      key
+	ends     []End
+	evidence []Evidence
+}
+
+func (c *Core) state(name string, k key, ends []End, evidence ...Evidence) {
+	c.states = append(c.states, state{name, k, ends, evidence})
 }
 
 // settle ends the round for all tracks: which have reached their threshold, and which have nothing to
@@ -240,10 +262,8 @@ func (c *Core) close(t *track, why string, out *Output) {
 	f.Closed, f.Why = c.now, why
 	t.open = nil
 	out.Closed = append(out.Closed, f)
-	c.closed = append(c.closed, f)
-	if n := len(c.closed) - maxClosed; n > 0 {
-		c.closed = slices.Delete(c.closed, 0, n)
-	}
+	// Reports share the list, so a new one is made.
+	c.closed = append(slices.Clone(c.closed[max(0, len(c.closed)+1-maxClosed):]), f)
 }
 
 // explained is the name of an active rule that explains the finding k, or "".
@@ -271,7 +291,7 @@ func (c *Core) explained(k key, active [][]key) string {
 }
 
 func (c *Core) report() *Report {
-	r := &Report{Round: c.round, At: c.now, Closed: slices.Clone(c.closed), Missed: c.missed}
+	r := &Report{Round: c.round, At: c.now, Closed: c.closed, Missed: c.missed}
 	for _, t := range c.tracks {
 		if t.open != nil {
 			r.Open = append(r.Open, *t.open)

@@ -175,6 +175,27 @@ func TestStates(t *testing.T) {
 	b.want(t, "+"+DuplicateGUID)
 }
 
+// TestEndsAreThoseOfNow: a finding about many nodes names those that it is about now.
+func TestEndsAreThoseOfNow(t *testing.T) {
+	b := newBed(30)
+	same := func(n int) func(s *subnet.Snapshot) {
+		return func(s *subnet.Snapshot) {
+			for i := range n {
+				s.Nodes[i+1].Desc = "localhost"
+			}
+		}
+	}
+	for _, n := range []int{2, 20, 3} {
+		b.change(same(n))
+		b.rounds(2*time.Minute, counts{})
+		f := b.last.Open[0]
+		if len(f.Ends) != min(n, maxEnds) || f.More != n-len(f.Ends) || f.Evidence[0].Value != float64(n) {
+			t.Errorf("of %d nodes: %+v", n, f)
+		}
+	}
+	b.want(t, "+"+SameDesc)
+}
+
 // TestBitErrors: what the speed permits is none; more is one; an open one stays while there are any
 // to speak of, while its port is silent, and while a counter is at its end.
 func TestBitErrors(t *testing.T) {

@@ -288,7 +288,7 @@ func (c *Core) linkStates() {
 			})
 		}
 		if len(low) > 0 {
-			c.mark(Degraded, l.key(), ends, low...)
+			c.state(Degraded, l.key(), ends, low...)
 		}
 		up := [2]bool{p.State() == ib.StateActive, q.State() == ib.StateActive}
 		if up[0] && up[1] {
@@ -298,7 +298,7 @@ func (c *Core) linkStates() {
 		if up[0] != up[1] {
 			name = HalfActive
 		}
-		c.mark(name, l.key(), ends,
+		c.state(name, l.key(), ends,
 			Evidence{End: l.a, What: "PortState", Value: float64(p.State()), Limit: float64(ib.StateActive), Text: p.State().String()},
 			Evidence{End: l.b, What: "PortState", Value: float64(q.State()), Limit: float64(ib.StateActive), Text: q.State().String()})
 	})

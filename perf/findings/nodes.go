@@ -43,7 +43,7 @@ func (c *Core) nodeStates() {
 		n := &s.Nodes[i]
 		e := End{GUID: n.Info.NodeGUID, Desc: n.Desc}
 		if n.Desc == "" {
-			c.mark(NoDescription, key{a: e.place()}, []End{e}, Evidence{End: e, What: "NodeDescription", Text: "empty"})
+			c.state(NoDescription, key{a: e.place()}, []End{e}, Evidence{End: e, What: "NodeDescription", Text: "empty"})
 		} else {
 			named[kind{n.Info.NodeType, n.Desc}] = append(named[kind{n.Info.NodeType, n.Desc}], e)
 		}
@@ -52,9 +52,9 @@ func (c *Core) nodeStates() {
 			note(vls, n.Info.NodeType, v)
 		}
 	}
-	for k, list := range named {
+	for k, list := range named { // each in any order: they are marked one by one
 		if len(list) > 1 {
-			c.mark(SameDesc, key{a: place{ib.GUID(k.node), 0}, text: k.what}, list,
+			c.state(SameDesc, key{a: place{ib.GUID(k.node), 0}, text: k.what}, list,
 				Evidence{End: list[0], What: "NodeDescription", Value: float64(len(list)), Limit: 1, Text: strconv.Quote(k.what)})
 		}
 	}
@@ -66,16 +66,16 @@ func (c *Core) nodeStates() {
 		}
 		e := End{GUID: n.Info.NodeGUID, Desc: n.Desc}
 		if most := usual(mtu[n.Info.NodeType]); m < most {
-			c.mark(LowMTU, key{a: e.place()}, []End{e}, Evidence{End: e, What: "MTUCap", Value: float64(m), Limit: float64(most)})
+			c.state(LowMTU, key{a: e.place()}, []End{e}, Evidence{End: e, What: "MTUCap", Value: float64(m), Limit: float64(most)})
 		}
 		if most := usual(vls[n.Info.NodeType]); v < most {
-			c.mark(FewVLs, key{a: e.place()}, []End{e}, Evidence{End: e, What: "VLCap", Value: float64(v), Limit: float64(most)})
+			c.state(FewVLs, key{a: e.place()}, []End{e}, Evidence{End: e, What: "VLCap", Value: float64(v), Limit: float64(most)})
 		}
 	}
 	for _, p := range s.Problems {
 		if p.Kind == DuplicateGUID {
 			e := End{GUID: p.GUID, Desc: p.Node}
-			c.mark(DuplicateGUID, key{a: e.place()}, []End{e}, Evidence{End: e, What: "NodeGUID", Text: p.Text})
+			c.state(DuplicateGUID, key{a: e.place()}, []End{e}, Evidence{End: e, What: "NodeGUID", Text: p.Text})
 		}
 	}
 }
@@ -117,7 +117,9 @@ const forgetAfter = 24 * time.Hour
 // findLost compares the links of the last snapshot with those of s.
 func (c *Core) findLost(s *subnet.Snapshot) {
 	if c.snap == s {
-		c.forget(nil)
+		if len(c.lost) > 0 {
+			c.forget(nil)
+		}
 		return
 	}
 	here := map[place]place{}
@@ -150,6 +152,9 @@ func (c *Core) forget(here map[place]place) {
 // are one part of the subnet: if one cable leads to it, that cable is gone, and otherwise the nodes at
 // which most of its cables end.
 func (c *Core) lostLinks() {
+	if len(c.lost) == 0 {
+		return
+	}
 	here := map[ib.GUID]bool{}
 	for i := range c.snap.Nodes {
 		here[c.snap.Nodes[i].Info.NodeGUID] = !c.snap.Nodes[i].Unseen
