@@ -313,6 +313,7 @@ func New(b Backend, o Options) http.Handler {
 	administration(a, b)
 	machines(a, b)
 	counting(a, b, mux)
+	findings(a, b)
 
 	var streams streamLimit
 	mux.HandleFunc("GET /v1/events/stream", func(w http.ResponseWriter, r *http.Request) {

@@ -423,6 +423,10 @@ func (f *fake) FabricMetrics(w io.Writer, q FabricMetrics) error {
 	return err
 }
 
+func (f *fake) Findings() Findings {
+	return Findings{Round: 3, Open: []Finding{{ID: 7, Rule: "bad_cable"}}, Closed: []Finding{}}
+}
+
 func (f *fake) CountersDump(mach bool) string { return fmt.Sprint("dump ", mach) }
 
 // TestCounters: queries reach the manager, and what it refuses is the client's error.
@@ -447,6 +451,7 @@ func TestCounters(t *testing.T) {
 		{"/metrics/fabric?shard=1", 400, "0 <= I < N"},
 		{"/metrics/fabric?names=x", 400, "treydock or guilbaults"},
 		{"/metrics/fabric?errors=x", 400, "all or seen"},
+		{"/v1/findings", 200, `"rule":"bad_cable"`},
 		{"/v1/counters/opensm", 200, "dump false"},
 		{"/v1/counters/opensm?form=mach", 200, "dump true"},
 	} {

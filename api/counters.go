@@ -14,6 +14,8 @@ type Counting interface {
 	Counters(q CountersQuery) (Counters, error)
 	// PortCounters are those of one port, named by GUID of node or port, and number.
 	PortCounters(guid string, num int) (PortCounters, error)
+	// Findings are what is wrong with the subnet by its counters and states.
+	Findings() Findings
 	// CountersDump has the totals as OpenSM writes them to a file.
 	// mach: for programs.
 	CountersDump(mach bool) string

@@ -151,6 +151,7 @@ type Daemon struct {
 
 	vm         vmSide   // the address manager
 	perf       perfSide // the performance manager
+	finder     finder   // what is wrong, by its rounds
 	feed       *feed
 	migrations migrations
 }

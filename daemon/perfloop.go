@@ -41,6 +41,7 @@ func (d *Daemon) startPerf(cfg perf.Config) {
 	cfg.FirstTID, cfg.TransportTimed = rand.Uint32(), d.cfg.Core.TransportTimed
 	d.perf = perfSide{packets: make(chan *mad.Packet, perfQueue), mail: newBell(), core: perf.New(cfg)}
 	d.shared.WakePerf = d.perf.mail.ring
+	d.lookForFindings()
 	if d.cfg.Meter == nil {
 		d.cfg.Meter = show.RoundMeter(d.Round)
 	}

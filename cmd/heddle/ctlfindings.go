@@ -1,0 +1,84 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"heddle/api"
+)
+
+// ctlFindings shows what is wrong with the subnet.
+func ctlFindings() *cobra.Command {
+	all := false
+	c := ctlCommand("findings", "What is wrong with the subnet, since when, and what to do", http.MethodGet, "/v1/findings",
+		func(w io.Writer, body []byte) error { return printFindings(w, body, all) })
+	c.Flags().BoolVar(&all, "all", false, "also those that ended")
+	return c
+}
+
+func printFindings(w io.Writer, body []byte, all bool) error {
+	var f api.Findings
+	if err := json.Unmarshal(body, &f); err != nil {
+		return err
+	}
+	list := f.Open
+	if all {
+		list = append(f.Closed, list...)
+	}
+	switch {
+	case f.Round == 0:
+		_, err := fmt.Fprintln(w, "no findings: counters are not read, or no round has ended yet (see --perf)")
+		return err
+	case len(list) == 0:
+		_, err := fmt.Fprintln(w, "no findings")
+		return err
+	}
+	for i := range list {
+		printFinding(w, &list[i])
+	}
+	if f.Missed > 0 {
+		fmt.Fprintf(w, "%d more found no room\n", f.Missed)
+	}
+	return nil
+}
+
+func printFinding(w io.Writer, f *api.Finding) {
+	fmt.Fprintf(w, "%d %s %s: %s, since %s\n", f.ID, f.Severity, f.Rule, f.Title, f.Since.Format(time.RFC3339))
+	for _, e := range f.Ends {
+		fmt.Fprintf(w, "    at %s\n", findingEnd(e))
+	}
+	if f.More > 0 {
+		fmt.Fprintf(w, "    and %d more\n", f.More)
+	}
+	for _, e := range f.Evidence {
+		fmt.Fprintf(w, "    %s of %s:", e.What, findingEnd(e.FindingEnd))
+		if e.Delta > 0 {
+			fmt.Fprintf(w, " +%d, last %.3g per second", e.Delta, e.Rate)
+		}
+		if e.Value != 0 || e.Delta == 0 {
+			fmt.Fprintf(w, " %g", e.Value)
+		}
+		fmt.Fprintf(w, " (limit %g)", e.Limit)
+		if e.Text != "" {
+			fmt.Fprintf(w, ": %s", e.Text)
+		}
+		fmt.Fprintln(w)
+	}
+	if f.Closed != nil {
+		fmt.Fprintf(w, "    ended %s: %s\n", f.Closed.Format(time.RFC3339), f.Why)
+		return
+	}
+	fmt.Fprintf(w, "    %s\n", f.Do)
+}
+
+func findingEnd(e api.FindingEnd) string {
+	if e.Port == 0 {
+		return fmt.Sprintf("%q (%s)", e.Description, e.GUID)
+	}
+	return fmt.Sprintf("%q (%s) port %d", e.Description, e.GUID, e.Port)
+}
