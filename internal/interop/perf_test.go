@@ -271,7 +271,12 @@ scrape_configs:
 		}
 		return len(r.Data.Result) > 0
 	}
-	eventually(t, "a first scrape", func() bool { return query("infiniband_switch_port_symbol_error_total == 0") })
+	// Differences need a sample of each job from before.
+	for _, e := range []string{
+		"count(up == 1) == 4", "infiniband_switch_port_symbol_error_total == 0", "infiniband_symbolerrorcounter_total == 0",
+	} {
+		eventually(t, "a first scrape: "+e, func() bool { return query(e) })
+	}
 	for _, c := range []string{
 		"SymbolErrorCounter=9", "LinkDownedCounter=2", "LocalLinkIntegrityErrors=3", "PortRcvRemotePhysicalErrors=4", "PortXmitDiscards=500",
 		"PortRcvErrors=6", "PortRcvSwitchRelayErrors=7", "PortXmitWait=4000000000",
