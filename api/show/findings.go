@@ -2,6 +2,7 @@ package show
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"heddle/api"
@@ -53,22 +54,23 @@ func findingEnd(e findings.End) api.FindingEnd {
 
 // FindingText is a finding in a line, as events tell it.
 func FindingText(f *findings.Finding) string {
-	s := fmt.Sprintf("finding %d, %s: %s", f.ID, f.Rule, f.Title)
+	var s strings.Builder
+	s.WriteString(fmt.Sprintf("finding %d, %s: %s", f.ID, f.Rule, f.Title))
 	for i, e := range f.Ends {
 		sep := ", "
 		if i == 0 {
 			sep = ": "
 		}
-		s += fmt.Sprintf("%s%q (%v)", sep, e.Desc, e.GUID)
+		s.WriteString(fmt.Sprintf("%s%q (%v)", sep, e.Desc, e.GUID))
 		if e.Port != 0 {
-			s += fmt.Sprintf(" port %d", e.Port)
+			s.WriteString(fmt.Sprintf(" port %d", e.Port))
 		}
 	}
 	if f.More > 0 {
-		s += fmt.Sprintf(" and %d more", f.More)
+		s.WriteString(fmt.Sprintf(" and %d more", f.More))
 	}
 	if f.Closed != 0 {
-		s += "; ended: " + f.Why
+		s.WriteString("; ended: " + f.Why)
 	}
-	return s
+	return s.String()
 }
