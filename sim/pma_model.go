@@ -178,16 +178,6 @@ func (s *Subnet) ClearCounters(node, port int, traffic, errors bool) {
 	}
 }
 
-// ResetCounters clears all counters of a node, as when it begins anew.
-func (s *Subnet) ResetCounters(node int) {
-	for p := range int(s.devs[node].nports) + 1 {
-		s.ClearCounters(node, p, true, true)
-		if c := s.ports[s.devs[node].first+int32(p)].cold; c != nil {
-			c.pm = pmState{smp: c.pm.smp}
-		}
-	}
-}
-
 // CountVPort has a virtual port count a tally in addition to its own traffic; the errors are those
 // of relaying, in the first. With clear its counters begin from 0 before.
 func (s *Subnet) CountVPort(f VF, t *Tally, clear bool) error {
