@@ -31,6 +31,10 @@ func SameWires(a, b *Graph) bool {
 	return shared(a.Switches, b.Switches) && shared(a.Off, b.Off) && shared(a.Channels, b.Channels)
 }
 
+// SameEndPorts reports whether two graphs share the memory of their end ports. False does not mean
+// that these differ.
+func SameEndPorts(a, b *Graph) bool { return shared(a.EndPorts, b.EndPorts) }
+
 func shared[T any](a, b []T) bool {
 	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0])
 }
@@ -39,16 +43,49 @@ func shared[T any](a, b []T) bool {
 // LIDs.
 func Diff(old, now *Graph) *Delta {
 	d := newDelta(old, now)
-	ends := d.SameChannels && shared(old.EndPorts, now.EndPorts)
+	if d.SameChannels && shared(old.EndPorts, now.EndPorts) {
+		d.LIDs = otherOwners(old, now)
+		return d
+	}
 	for l := range max(len(old.LIDOwner), len(now.LIDOwner)) {
-		if ends && l < len(old.LIDOwner) && l < len(now.LIDOwner) && old.LIDOwner[l] == now.LIDOwner[l] {
-			continue
-		}
 		if !d.sameLID(old, now, l) {
 			d.LIDs = append(d.LIDs, ib.LID(l))
 		}
 	}
 	return d
+}
+
+// OtherOwners lists the LIDs, ascending, that have another owner in now than in old. ok is false if
+// the graphs do not share the memory of all but the owners, which does not mean that they differ.
+func OtherOwners(old, now *Graph) (lids []ib.LID, ok bool) {
+	if !SameWires(old, now) || !shared(old.EndPorts, now.EndPorts) {
+		return nil, false
+	}
+	return otherOwners(old, now), true
+}
+
+func otherOwners(old, now *Graph) (lids []ib.LID) {
+	const some = 256 // are compared at a time
+	a, b := old.LIDOwner, now.LIDOwner
+	both := min(len(a), len(b))
+	for lo := 0; lo < max(len(a), len(b)); lo += some {
+		if lo+some <= both && [some]int32(a[lo:lo+some]) == [some]int32(b[lo:lo+some]) {
+			continue
+		}
+		for l := lo; l < lo+some; l++ {
+			x, y := int32(NoLID), int32(NoLID)
+			if l < len(a) {
+				x = a[l]
+			}
+			if l < len(b) {
+				y = b[l]
+			}
+			if x != y {
+				lids = append(lids, ib.LID(l))
+			}
+		}
+	}
+	return lids
 }
 
 // newDelta is Diff without the LIDs.

@@ -36,7 +36,9 @@ func (m *Manager) sends(p *mad.Packet) {
 	if r := m.c.record; r != nil {
 		r.packets++
 		r.stamp(r.wire, m)
-		fmt.Fprintf(r.wire, "%+v", p.Addr)
+		a := &p.Addr // its fields in an order that stays when the struct changes
+		fmt.Fprintf(r.wire, "{LID:%v QP:%v QKey:%v SL:%v PathBits:%v PKeyIndex:%v HasGRH:%v GRH:%+v}",
+			a.LID, a.QP, a.QKey, a.SL, a.PathBits, a.PKeyIndex, a.HasGRH, a.GRH)
 		r.wire.Write(p.Data)
 	}
 	m.ep.Send(p)

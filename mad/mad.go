@@ -37,14 +37,14 @@ type GRH struct {
 }
 
 // Addr is the far end of a packet: its destination when sent, its source when
-// received.
+// received. Its fields are in an order that leaves no gaps, as every packet is copied.
 type Addr struct {
-	LID       ib.LID  // LIDPermissive for a directed route
+	LID       ib.LID // LIDPermissive for a directed route
+	PKeyIndex uint16
 	QP        uint32  // remote QP: 0 or 1, or that of a redirected class
 	QKey      ib.QKey // of a redirected class when sent; 0: the well-known one of QP 1
 	SL        ib.SL
 	PathBits  uint8
-	PKeyIndex uint16
 	HasGRH    bool
 	GRH       GRH // meaningful only with HasGRH
 }

@@ -51,7 +51,7 @@ func (s *Snapshot) Check() error {
 		}
 	}
 	t := *s
-	t.guidPort, t.lidPort, t.wires, t.switches = nil, nil, nil, nil
+	t.guidPort, t.lidPort, t.wires, t.switches = nil, lidTable{}, nil, nil
 	t.Finish()
 	switch {
 	case len(s.Ports)-int(s.vsorted) > MaxUnsorted:
@@ -60,8 +60,8 @@ func (s *Snapshot) Check() error {
 		errs = append(errs, fmt.Errorf("subnet: snapshot %d: virtual ports begin at %d, and are looked for at %d", s.Gen, t.vfirst, s.vfirst))
 	case !slices.Equal(t.guidPort, s.guidPort):
 		errs = append(errs, fmt.Errorf("subnet: snapshot %d: its lookup by GUID, of %d, is not that of its ports, of %d", s.Gen, len(s.guidPort), len(t.guidPort)))
-	case !slices.Equal(t.lidPort, s.lidPort):
-		errs = append(errs, fmt.Errorf("subnet: snapshot %d: its lookup by LID, up to %d, is not that of its ports, up to %d", s.Gen, len(s.lidPort)-1, len(t.lidPort)-1))
+	case !t.lidPort.equal(&s.lidPort):
+		errs = append(errs, fmt.Errorf("subnet: snapshot %d: its lookup by LID, up to %d, is not that of its ports, up to %d", s.Gen, s.lidPort.n-1, t.lidPort.n-1))
 	case t.Counts != s.Counts:
 		errs = append(errs, fmt.Errorf("subnet: snapshot %d: it counts %+v, its ports are %+v", s.Gen, s.Counts, t.Counts))
 	case !slices.Equal(t.wires, s.wires) || !slices.Equal(t.switches, s.switches):

@@ -1,6 +1,9 @@
 package subnet
 
-import "heddle/fabric"
+import (
+	"heddle/fabric"
+	"heddle/ib"
+)
 
 // Fabric is the subnet as a fabric with the same order of nodes, for functions
 // on fabrics such as layouts and dump files. It is built on each call.
@@ -22,4 +25,13 @@ func (s *Snapshot) Fabric() *fabric.Fabric {
 		}
 	}
 	return f
+}
+
+// Moved lists the LIDs, ascending, that have another owner in the graph of s than in that of old. ok is
+// false if the graphs are not known to be the same otherwise.
+func (s *Snapshot) Moved(old *Snapshot) (lids []ib.LID, ok bool) {
+	if s.Graph == nil || old.Graph == nil {
+		return nil, false
+	}
+	return fabric.OtherOwners(old.Graph, s.Graph)
 }

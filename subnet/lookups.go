@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"iter"
 	"slices"
+
+	"heddle/ib"
 )
 
 // lookups are addresses of end ports to add to the lookups of a Snapshot, or to
@@ -55,7 +57,7 @@ func (l *lookups) replace(s, old *Snapshot, gone *lookups) {
 	slices.SortFunc(l.guids, byGUID)
 	slices.SortFunc(gone.guids, byGUID)
 	s.guidPort = replaceGUIDs(old.guidPort, gone.guids, l.guids)
-	s.lidPort = replaceLIDs(old.lidPort, gone.lidsOf, l.lidsOf)
+	s.lidPort = old.lidPort.replaced(gone.lidsOf, l.lidsOf)
 	s.delta = delta{}
 	if len(old.guidPort) > 0 {
 		s.delta = delta{&old.guidPort[0], gone.guids, l.guids}
@@ -92,36 +94,78 @@ func replaceGUIDs(list, gone, added []guidRef) []guidRef {
 	return append(out, list...)
 }
 
-// replaceLIDs is the same for a table by LID, which ends with the highest that a
-// port has.
-func replaceLIDs(table []int32, gone, added []lidRef) []int32 {
-	if slices.Equal(gone, added) && table != nil {
-		return table
+// lidTable has the index in Ports by LID, -1 where no port has a LID. It is immutable; tables that
+// derive from one another share the pages that are the same.
+type lidTable struct {
+	pages []*lidPage
+	n     int32 // LIDs: those from n on have no port
+}
+
+// lidPage is a part of a lidTable.
+type lidPage [512]int32
+
+// at is the index of the port that has a LID, or -1.
+func (t *lidTable) at(l ib.LID) int32 {
+	if int32(l) >= t.n {
+		return -1
 	}
-	top := len(table)
-	for _, r := range added {
-		top = max(top, int(r.lid)+1<<r.lmc)
+	return t.pages[int(l)/len(lidPage{})][int(l)%len(lidPage{})]
+}
+
+// replaced returns the table without gone, which is part of it, and with added. Without
+// changes it shares all.
+func (t *lidTable) replaced(gone, added []lidRef) lidTable {
+	if slices.Equal(gone, added) {
+		return *t
 	}
-	out := make([]int32, max(top, 1))
-	for i := copy(out, table); i < len(out); i++ {
-		out[i] = -1
+	u := lidTable{pages: slices.Clone(t.pages), n: t.n}
+	own := make([]bool, len(u.pages))
+	set := func(l, port int32) {
+		k := int(l) / len(lidPage{})
+		for k >= len(u.pages) {
+			u.pages, own = append(u.pages, newLIDPage()), append(own, true)
+		}
+		if !own[k] {
+			p := *u.pages[k]
+			u.pages[k], own[k] = &p, true
+		}
+		u.pages[k][int(l)%len(lidPage{})] = port
 	}
 	for _, r := range gone {
 		for l := r.lid; l < r.lid+1<<r.lmc; l++ {
-			if out[l] == r.port {
-				out[l] = -1
+			if u.at(ib.LID(l)) == r.port {
+				set(l, -1)
 			}
 		}
 	}
 	for _, r := range added {
+		u.n = max(u.n, r.lid+1<<r.lmc)
 		for l := r.lid; l < r.lid+1<<r.lmc; l++ {
-			out[l] = r.port
+			set(l, r.port)
 		}
 	}
-	for len(out) > 1 && out[len(out)-1] < 0 {
-		out = out[:len(out)-1]
+	for u.n > 0 && u.at(ib.LID(u.n-1)) < 0 {
+		u.n--
 	}
-	return out
+	return u
+}
+
+// equal reports whether two tables have the same ports for all LIDs.
+func (t *lidTable) equal(u *lidTable) bool {
+	for l := range t.n {
+		if t.at(ib.LID(l)) != u.at(ib.LID(l)) {
+			return false
+		}
+	}
+	return t.n == u.n
+}
+
+func newLIDPage() *lidPage {
+	p := new(lidPage)
+	for i := range p {
+		p[i] = -1
+	}
+	return p
 }
 
 // sameAddresses reports whether two entries are found by the same.

@@ -190,9 +190,9 @@ type Snapshot struct {
 	Veiled bool
 	Gone   []ib.GUID
 
-	vfirst   int32   // index in Ports of the first virtual port
-	vsorted  int32   // of the first that came after those in order of port and index
-	lidPort  []int32 // index in Ports by LID, -1
+	vfirst   int32 // index in Ports of the first virtual port
+	vsorted  int32 // of the first that came after those in order of port and index
+	lidPort  lidTable
 	guidPort []guidRef
 	delta    delta
 	wires    []wire     // by index in Ports, without virtual ports
@@ -324,15 +324,12 @@ func (s *Snapshot) PortIndex(r Ref) int32 {
 }
 
 // TopLID is the highest LID of any port, 0 without one.
-func (s *Snapshot) TopLID() ib.LID { return ib.LID(max(len(s.lidPort), 1) - 1) }
+func (s *Snapshot) TopLID() ib.LID { return ib.LID(max(s.lidPort.n, 1) - 1) }
 
 // PortByLID returns the index in Ports of the end port to which packets for lid go,
 // or -1: its owner, not virtual ports that share it.
 func (s *Snapshot) PortByLID(lid ib.LID) int32 {
-	if int(lid) >= len(s.lidPort) {
-		return -1
-	}
-	return s.lidPort[lid]
+	return s.lidPort.at(lid)
 }
 
 // PortByGUID returns the index in Ports of the end port with that port GUID

@@ -106,16 +106,28 @@ func (p *pool) keeps(e *entry) int {
 	return n
 }
 
-func (p *pool) routed(l ib.LID) bool {
-	return p.snap != nil && p.snap.Graph != nil && int(l) < len(p.snap.Graph.LIDOwner) && p.snap.Graph.LIDOwner[l] >= 0
-}
+func (p *pool) routed(l ib.LID) bool { return p.snap != nil && given(p.snap, l) > 0 }
 
-// look counts the LIDs of a new snapshot.
+// look counts the LIDs of a new snapshot. It looks at the LIDs and switches that changed, if that is
+// known.
 func (p *pool) look(c *Core) {
-	p.snap, p.lids, p.given, p.kept = c.snap, 0, 0, 0
+	old := p.snap
+	if p.snap = c.snap; old != nil && p.snap != nil && old.Graph == p.snap.Graph && sameNodes(old, p.snap) {
+		return
+	}
+	p.kept = 0
 	for e := range c.list.all() {
 		p.kept += p.keeps(e)
 	}
+	if old != nil && p.snap != nil && sameNodes(old, p.snap) {
+		if moved, ok := p.snap.Moved(old); ok {
+			for _, l := range moved {
+				p.given += given(p.snap, l) - given(old, l)
+			}
+			return
+		}
+	}
+	p.lids, p.given = 0, 0
 	if p.snap == nil {
 		return
 	}
@@ -133,11 +145,22 @@ func (p *pool) look(c *Core) {
 	if p.snap.Graph == nil {
 		return
 	}
-	for _, o := range p.snap.Graph.LIDOwner {
-		if o >= 0 {
-			p.given++
-		}
+	for l := range p.snap.Graph.LIDOwner {
+		p.given += given(p.snap, ib.LID(l))
 	}
+}
+
+// sameNodes reports whether two snapshots share the memory of their nodes.
+func sameNodes(a, b *subnet.Snapshot) bool {
+	return len(a.Nodes) == len(b.Nodes) && (len(a.Nodes) == 0 || &a.Nodes[0] == &b.Nodes[0])
+}
+
+// given is 1 if a port of a snapshot has a LID.
+func given(s *subnet.Snapshot, l ib.LID) int {
+	if s.Graph != nil && int(l) < len(s.Graph.LIDOwner) && s.Graph.LIDOwner[l] >= 0 {
+		return 1
+	}
+	return 0
 }
 
 func (c *Core) pools() Pools {

@@ -22,9 +22,10 @@
 // lanes of a switch has a count, in one slab for each switch and pair of lanes;
 // bit matrices next to it let searches process 64 channels per step.
 //
-// Memory: 4 bytes and a bit or two for each pair of ports of a switch, for each
-// pair of lanes that has any dependency there. Clone costs a pointer for each
-// switch.
+// Memory: two bits for each pair of ports of a switch, for each pair of lanes
+// that has any dependency there, and 4 bytes for each pair of ports in the same
+// page of counts as one. Clone costs a pointer for each switch; a change after it
+// copies the switch's bits and a page of its counts.
 package cdg
 
 import (
@@ -40,6 +41,7 @@ type Shape struct {
 	base []int32 // by switch: number of its port 0; switch s has ports base[s]..base[s+1]-1
 	next []int32 // by number of an output port: that of the input port it is cabled to, or -1
 	at   []int32 // by number of a port: its switch
+	thin bool    // no switch has more than 63 ports
 }
 
 // NewShape takes the switches and channels of g. Ports keep their numbers while
@@ -57,8 +59,10 @@ func NewShape(g *fabric.Graph) *Shape {
 		width[k.From] = max(width[k.From], int32(k.OutPort))
 		width[k.To] = max(width[k.To], int32(k.InPort))
 	}
+	s.thin = true
 	for v, w := range width {
 		s.base[v+1] = s.base[v] + w + 1
+		s.thin = s.thin && w < 64
 	}
 	s.next, s.at = make([]int32, s.base[n]), make([]int32, s.base[n])
 	for v := range n {
@@ -126,9 +130,61 @@ type block struct {
 // plane has the dependencies of a switch from one lane to another.
 type plane struct {
 	owner *token
-	count []uint32 // by in·width + out
+	count []*page  // by out·width + in, in pages; nil: all of a page are 0
 	fwd   []uint64 // by in: the outs that have a count
 	back  []uint64 // by out: the ins
+}
+
+// page is part of the counts of a plane, copied when one of them changes. A LID that gets other
+// entries changes counts of one output port at most switches, which are in one page or two.
+type page struct {
+	owner *token
+	n     [pageLen]uint32
+}
+
+// pageLen makes a page as large as a block of the allocator.
+const pageLen = 126
+
+// newPlane returns a plane without dependencies.
+func newPlane(b *block, owner *token) *plane {
+	rows := make([]uint64, 2*b.width*b.words)
+	return &plane{
+		owner: owner, count: make([]*page, (b.width*b.width+pageLen-1)/pageLen),
+		fwd: rows[:b.width*b.words], back: rows[b.width*b.words:],
+	}
+}
+
+// copied is the plane for changes by owner. It shares the pages of counts.
+func (p *plane) copied(b *block, owner *token) *plane {
+	q := newPlane(b, owner)
+	copy(q.count, p.count)
+	copy(q.fwd, p.fwd)
+	copy(q.back, p.back)
+	return q
+}
+
+// at is a count.
+func (p *plane) at(b *block, in, out uint8) uint32 {
+	k := int(out)*b.width + int(in)
+	if c := p.count[k/pageLen]; c != nil {
+		return c.n[k%pageLen]
+	}
+	return 0
+}
+
+// own is a count for changing it.
+func (p *plane) own(b *block, in, out uint8) *uint32 {
+	k := int(out)*b.width + int(in)
+	c := p.count[k/pageLen]
+	switch {
+	case c == nil:
+		c = &page{owner: p.owner}
+		p.count[k/pageLen] = c
+	case c.owner != p.owner:
+		c = &page{p.owner, c.n}
+		p.count[k/pageLen] = c
+	}
+	return &c.n[k%pageLen]
 }
 
 // New returns a graph without dependencies, for data lanes 0..lanes-1.
@@ -198,16 +254,10 @@ func (g *Graph) writable(v int32, l1, l2 uint8) (*block, *plane) {
 	p := b.planes[at]
 	switch {
 	case p == nil:
-		p = &plane{
-			owner: g.owner, count: make([]uint32, b.width*b.width),
-			fwd: make([]uint64, b.width*b.words), back: make([]uint64, b.width*b.words),
-		}
+		p = newPlane(b, g.owner)
 		b.planes[at] = p
 	case p.owner != g.owner:
-		p = &plane{
-			owner: g.owner, count: append([]uint32(nil), p.count...),
-			fwd: append([]uint64(nil), p.fwd...), back: append([]uint64(nil), p.back...),
-		}
+		p = p.copied(b, g.owner)
 		b.planes[at] = p
 	}
 	return b, p
@@ -220,7 +270,7 @@ func (g *Graph) Add(d Dep, n int) int {
 		return 0
 	}
 	b, p := g.writable(d.Switch, d.InLane, d.OutLane)
-	c := &p.count[int(d.In)*b.width+int(d.Out)]
+	c := p.own(b, d.In, d.Out)
 	was := *c
 	*c = uint32(int(was) + n)
 	if int(was)+n < 0 {
@@ -247,7 +297,7 @@ func (g *Graph) Count(d Dep) int {
 	if p == nil {
 		return 0
 	}
-	return int(p.count[int(d.In)*b.width+int(d.Out)])
+	return int(p.at(b, d.In, d.Out))
 }
 
 // Each calls fn for every dependency that has a count, by ascending switch,
@@ -265,7 +315,7 @@ func (g *Graph) Each(fn func(d Dep, n int)) {
 				for w, x := range p.fwd[in*b.words : (in+1)*b.words] {
 					for ; x != 0; x &= x - 1 {
 						out := w<<6 + bits.TrailingZeros64(x)
-						fn(Dep{int32(v), uint8(in), uint8(at / g.lanes), uint8(out), uint8(at % g.lanes)}, int(p.count[in*b.width+out]))
+						fn(Dep{int32(v), uint8(in), uint8(at / g.lanes), uint8(out), uint8(at % g.lanes)}, int(p.at(b, uint8(in), uint8(out))))
 					}
 				}
 			}

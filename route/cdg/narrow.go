@@ -99,61 +99,6 @@ func (n *narrow) postorder(stop bool) []int32 {
 	return post
 }
 
-// cycle reports whether a search from nodes finds a cycle. It leaves out nodes behind position last.
-func (n *narrow) cycle(from, pos []int32, last int32) bool {
-	type frame struct {
-		v    int32  // switch that the node enters
-		row  uint64 // nodes that wait for it
-		node int32
-	}
-	sh := n.shape
-	seen, way := make([]uint64, len(n.fwd)), make([]uint64, len(n.fwd))
-	var stack []frame
-	// enter marks a node and pushes it if others wait for it; false: one of them is on the way.
-	enter := func(x int32) bool {
-		v := sh.at[x]
-		bit := uint64(1) << (x - sh.base[v])
-		seen[v] |= bit
-		to := sh.next[x]
-		if pos[x] > last || to < 0 {
-			return true
-		}
-		u := sh.at[to]
-		rows := n.fwd[u]
-		if rows == nil {
-			return true
-		}
-		row := rows[to-sh.base[u]]
-		if row == 0 {
-			return true
-		}
-		way[v] |= bit
-		stack = append(stack, frame{u, row, x})
-		return row&way[u] == 0
-	}
-	for _, x := range from {
-		if v := sh.at[x]; seen[v]>>(x-sh.base[v])&1 != 0 {
-			continue
-		}
-		if !enter(x) {
-			return true
-		}
-		for len(stack) > 0 {
-			f := &stack[len(stack)-1]
-			if m := f.row &^ seen[f.v]; m != 0 {
-				if !enter(sh.base[f.v] + int32(bits.TrailingZeros64(m))) {
-					return true
-				}
-				continue
-			}
-			v := sh.at[f.node]
-			way[v] &^= 1 << (f.node - sh.base[v])
-			stack = stack[:len(stack)-1]
-		}
-	}
-	return false
-}
-
 // components numbers the strongly connected components from 1, by node, and
 // reports which have more than one node. post is a postorder.
 func (n *narrow) components(post []int32) (id []int32, big []bool) {

@@ -3,6 +3,7 @@ package cdg
 import (
 	"math/bits"
 	"slices"
+	"sort"
 	"sync/atomic"
 
 	"heddle/internal/toposort"
@@ -95,16 +96,67 @@ func (o *Order) Insert(g *Graph, d Dep) bool {
 		o.pos = slices.Clone(o.pos)
 		o.shared.Store(false)
 	}
-	return o.ins.Insert(o.pos, x, y, g.successors, g.predecessors)
+	if !g.thin() {
+		return o.ins.Insert(o.pos, x, y, g.successors, g.predecessors)
+	}
+	f := g.finderFor()
+	defer f.done()
+	return f.insert(g, o.pos, x, y)
 }
 
-// Closes reports whether dependencies close a cycle. g has them; all its others agree with the order,
-// which stays as it is.
+// Closes reports whether dependencies, which g may have or not, close a cycle with all others of g.
+// Those agree with the order, which stays as it is.
 //
 // Complexity: the nodes that the dependencies lead to and that precede the last of their starts.
 func (o *Order) Closes(g *Graph, deps []Dep) bool {
-	last := int32(-1) // of the starts: no node behind it leads to one
-	var from []int32
+	if !g.thin() {
+		return o.closes(g, deps)
+	}
+	f := g.finderFor()
+	defer f.done()
+	from, last := o.against(g, deps)
+	return len(from) > 0 && f.cycle(g, deps, from, o.pos, last)
+}
+
+// FirstClosing is the index of the first dependency that closes a cycle with those of g, which all agree
+// with the order, and those before it; -1 if none does.
+//
+// Complexity: some calls of Closes, in the worst case one for each dependency.
+func (o *Order) FirstClosing(g *Graph, deps []Dep) int {
+	if !g.thin() {
+		if !o.closes(g, deps) {
+			return -1
+		}
+		return sort.Search(len(deps), func(n int) bool { return o.closes(g, deps[:n+1]) })
+	}
+	// The last dependency of any cycle closes it, so the first that closes one is that or an earlier one.
+	found := -1
+	for n := len(deps); ; n = found {
+		f := g.finderFor()
+		from, last := o.against(g, deps[:n])
+		if len(from) == 0 || !f.cycle(g, deps[:n], from, o.pos, last) {
+			f.done()
+			return found
+		}
+		number := make(map[Dep]int, n)
+		for i, d := range slices.Backward(deps[:n]) {
+			number[d] = i
+		}
+		found = -1
+		for i, x := range f.fore {
+			d := g.dep(x, f.fore[(i+1)%len(f.fore)])
+			if k, ok := number[d]; ok && g.Count(d) == 0 {
+				found = max(found, k)
+			}
+		}
+		f.done()
+	}
+}
+
+// against lists the ends of those dependencies that do not agree with the order, and the last
+// position of their starts: no node behind it leads to one.
+func (o *Order) against(g *Graph, deps []Dep) (from []int32, last int32) {
+	last = -1
 	for _, d := range deps {
 		x, y := g.ends(d)
 		if o.pos[x] >= o.pos[y] {
@@ -112,11 +164,18 @@ func (o *Order) Closes(g *Graph, deps []Dep) bool {
 			from = append(from, y)
 		}
 	}
+	return from, last
+}
+
+// closes is Closes for any graph.
+func (o *Order) closes(g *Graph, deps []Dep) bool {
+	from, _ := o.against(g, deps)
 	if len(from) == 0 {
 		return false
 	}
-	if n := narrowed(g); n != nil {
-		return n.cycle(from, o.pos, last)
+	g = g.Clone()
+	for _, d := range deps {
+		g.Add(d, 1)
 	}
 	s := newSearch([]*Graph{g})
 	for _, y := range from {

@@ -52,6 +52,13 @@ func (g *Graph) ends(d Dep) (x, y int32) {
 	return in*int32(g.lanes) + int32(d.InLane), g.node(Hop{d.Switch, d.Out, d.OutLane})
 }
 
+// dep is the dependency of a node on another one, with one lane.
+func (g *Graph) dep(x, y int32) Dep {
+	to := g.shape.next[x]
+	v := g.shape.at[to]
+	return Dep{Switch: v, In: uint8(to - g.shape.base[v]), Out: uint8(y - g.shape.base[v])}
+}
+
 // depth-first search from all nodes, or a union of graphs with one shape.
 type search struct {
 	g     *Graph // for shape and lanes
@@ -216,6 +223,15 @@ func (s *search) all(stop bool) bool {
 // hops from the end of the dependency back to its start; nil if it closes none.
 func (g *Graph) Closes(d Dep) []Hop {
 	x, y := g.ends(d)
+	if g.thin() {
+		f := g.finderFor()
+		defer f.done()
+		var list []Hop
+		for _, z := range f.shortest(g, y, x) {
+			list = append(list, g.hop(z))
+		}
+		return list
+	}
 	before := make([]int32, g.nodes()) // plus 1; 0: not seen
 	before[y] = y + 1
 	queue := []int32{y}

@@ -3,6 +3,8 @@ package check
 import (
 	"bytes"
 	"cmp"
+	"encoding/binary"
+	"math/bits"
 	"slices"
 
 	"heddle/fabric"
@@ -166,18 +168,14 @@ func (u *update) bandChanges(b int) int {
 	var list []int32                    // switch·BlockLen + place
 	for s := range int32(u.now.n) {
 		x, y := u.old.t.Part(s, b), u.now.t.Part(s, b)
-		if len(x) == len(y) && bytes.Equal(x, y) {
-			continue
-		}
 		end := min(lo+len(x), lo+len(y), int(u.now.t.TopLID)+1) // rows have the same lengths
 		if limit := int(u.now.g.Switches[s].LinearFDBCap); limit > 0 {
 			end = min(end, limit)
 		}
-		for l := max(lo, 1); l < end; l++ {
-			if x[l-lo] != y[l-lo] {
-				list = append(list, s*route.BlockLen+int32(l-lo))
-				first[l-lo+1]++
-			}
+		x, y = x[:max(end-lo, 0)], y[:max(end-lo, 0)]
+		for k := unlike(x, y, max(1-lo, 0)); k >= 0; k = unlike(x, y, k+1) {
+			list = append(list, s*route.BlockLen+int32(k))
+			first[k+1]++
 		}
 	}
 	for k := range route.BlockLen {
@@ -195,6 +193,21 @@ func (u *update) bandChanges(b int) int {
 		}
 	}
 	return len(list)
+}
+
+// unlike is the first index from k on at which two slices of one length differ, -1 if none.
+func unlike(x, y []byte, k int) int {
+	for ; k+8 <= len(x); k += 8 {
+		if d := binary.LittleEndian.Uint64(x[k:]) ^ binary.LittleEndian.Uint64(y[k:]); d != 0 {
+			return k + bits.TrailingZeros64(d)/8
+		}
+	}
+	for ; k < len(x); k++ {
+		if x[k] != y[k] {
+			return k
+		}
+	}
+	return -1
 }
 
 func tail(row []byte, k int) []byte { return row[k:len(row):len(row)] }

@@ -141,7 +141,7 @@ type update struct {
 	wires    bool   // switches and channels are those of the old graph
 	todo     []item // LIDs to verify, ascending
 	ops      [][]op
-	used     []uint16 // by LID, as state has it
+	used     []uint16 // by LID, as state has it; that of the proof before until a LID's lanes differ
 
 	ca, sw *cdg.Graph
 	order  *cdg.Order
@@ -199,8 +199,11 @@ func newUpdate(p *Proof, g *fabric.Graph, d *fabric.Delta, t *route.Tables, o Op
 		}
 	}
 	u.top = max(old.top, now.top)
-	u.used = make([]uint16, u.top+1)
-	copy(u.used, p.st.used)
+	u.used = p.st.used
+	if len(u.used) != u.top+1 {
+		u.used = make([]uint16, u.top+1)
+		copy(u.used, p.st.used)
+	}
 	return u
 }
 
@@ -276,6 +279,18 @@ func (u *update) run() bool {
 	for _, c := range u.ws {
 		if c != nil && c.bad {
 			return false
+		}
+	}
+	own := false
+	for _, c := range u.ws {
+		if c == nil {
+			continue
+		}
+		for _, x := range c.others {
+			if !own {
+				u.used, own = slices.Clone(u.used), true
+			}
+			u.used[x.lid] = x.used
 		}
 	}
 	return u.settle()

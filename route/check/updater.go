@@ -13,6 +13,7 @@ type updater struct {
 	ops      []op
 	bad      bool // the new tables are not sound, or it takes a full proof to see
 	a, b     []op // scratch of whole
+	others   []otherLanes
 
 	// Scratch of local. region holds the switches whose packets to the current LID
 	// pass a switch with a changed entry, by old entries or by new ones; both give
@@ -21,6 +22,12 @@ type updater struct {
 	round  int32
 	region []int32
 	sorted []int32
+}
+
+// otherLanes are lanes of a LID that are not those of the proof before.
+type otherLanes struct {
+	lid  int
+	used uint16
 }
 
 // side holds the state for the old or the new tables.
@@ -77,7 +84,9 @@ func (c *updater) column(l int) {
 		c.bad = true
 		return
 	}
-	c.used[l] = uint16(w.used)
+	if c.used[l] != uint16(w.used) {
+		c.others = append(c.others, otherLanes{l, uint16(w.used)})
+	}
 	hadOwner, _, _ := c.old.j.destination(l)
 	owner, _, _ := c.now.j.destination(l)
 	for u := range c.now.j.n {

@@ -131,26 +131,52 @@ func (p *planner) meetsAt(c *column, epoch int, due func(at int32) bool) bool {
 }
 
 // mixesWell reports whether all old entries together may lead to all new ones without a cycle: the
-// usual case, for which one search replaces one for each dependency.
+// usual case, for which one search replaces one for each dependency. If packets that are in flight
+// are not waited for, it notes the first cycle that is possible: nothing else depends on it.
 func (p *planner) mixesWell() bool {
 	if p.deps == nil {
 		return true
 	}
-	var list []cdg.Dep
-	for _, c := range p.cols {
-		for _, x := range c.mixed {
-			if d := p.dep(c, x); p.deps.Add(d, 1) > 0 {
-				list = append(list, d)
+	if !p.rushes() {
+		var list []cdg.Dep
+		for _, c := range p.cols {
+			for _, x := range c.mixed {
+				if d := p.dep(c, x); p.deps.Count(d) == 0 {
+					list = append(list, d)
+				}
+			}
+		}
+		return !p.ord.Closes(p.deps, list)
+	}
+	list := p.inTurn()
+	deps := make([]cdg.Dep, len(list))
+	for i := range list {
+		deps[i] = list[i].d
+	}
+	k := p.ord.FirstClosing(p.deps, deps)
+	if k < 0 {
+		return true
+	}
+	for _, x := range list[:k] {
+		p.deps.Add(x.d, 1)
+	}
+	p.live = append(p.live, list[:k]...)
+	p.note(deps[k])
+	return false
+}
+
+// inTurn lists where old entries lead to new ones, in the order in which these are written step by step.
+func (p *planner) inTurn() (list []extra) {
+	for k := range p.steps {
+		for _, c := range p.cols {
+			for _, x := range c.mixed {
+				if p.due(c, x.at, k) {
+					list = append(list, extra{p.dep(c, x), c, x.from})
+				}
 			}
 		}
 	}
-	ok := !p.ord.Closes(p.deps, list)
-	for _, c := range p.cols {
-		for _, x := range c.mixed {
-			p.deps.Add(p.dep(c, x), -1)
-		}
-	}
-	return ok
+	return list
 }
 
 // atRisk reports whether a risk is noted and more of them change nothing.

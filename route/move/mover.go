@@ -56,9 +56,9 @@ func newMover(p *check.Proof, o Options) (*mover, error) {
 	if m.base != nil {
 		m.deps, m.ord = m.base.Clone(), m.ord.Clone()
 	}
-	m.owner = make([]int32, int(m.top)+1)
-	for l := copy(m.owner, m.g.LIDOwner); l < len(m.owner); l++ {
-		m.owner[l] = fabric.NoLID
+	m.owner = slices.Clone(m.g.LIDOwner)
+	for len(m.owner) <= int(m.top) {
+		m.owner = append(m.owner, fabric.NoLID)
 	}
 	m.ends, m.class = m.g.EndPorts, m.t.Class
 	return m, nil

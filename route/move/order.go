@@ -58,10 +58,10 @@ func (m *mover) admit(c *column) bool {
 // insert adds a dependency unless it closes a cycle. With strict, it also rejects
 // one that disagrees with the order.
 func (m *mover) insert(d cdg.Dep) bool {
-	if m.deps.Add(d, 1) > 0 && !m.ord.Agrees(m.deps, d) && (m.strict || !m.ord.Insert(m.deps, d)) {
-		m.deps.Add(d, -1)
-		return false
+	if m.deps.Count(d) == 0 && !m.ord.Agrees(m.deps, d) && (m.strict || !m.ord.Insert(m.deps, d)) {
+		return false // and nothing was copied for it
 	}
+	m.deps.Add(d, 1)
 	return true
 }
 

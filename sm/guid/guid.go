@@ -24,6 +24,7 @@
 package guid
 
 import (
+	"cmp"
 	"slices"
 	"strconv"
 
@@ -84,6 +85,10 @@ type Tables struct {
 	// known. They are read before another port receives it.
 	doubt map[ib.GUID]*table
 
+	// unowned has the tables that may hold an alias that TellUnowned tells of: those that changed since
+	// it was called last, and those that it told of.
+	unowned []*table
+
 	round uint32    // number of the last call of name
 	todo  []*table  // to be looked at
 	asked []*table  // asked in the portion of upkeep under way
@@ -108,6 +113,8 @@ type table struct {
 	// carries are the GUIDs by which the port is a member of partitions: those of want that an
 	// administrator gave, and those of have that one gave earlier in this mastership.
 	carries, carried []ib.GUID
+	number           int  // in Tables.list
+	unowned          bool // in Tables.unowned
 	queued           bool
 	tries            int8
 	retryAt          mad.Time // after a failure; 0 = none
@@ -131,7 +138,7 @@ func New(e *env.Env, pkeys PKeys, groups Groups, placements Placements) *Tables 
 func (g *Tables) clear() {
 	g.list, g.todo, g.asked, g.shown, g.round, g.retry = nil, nil, nil, nil, 0, mad.Never
 	g.byPort, g.owner, g.holder = map[ib.GUID]*table{}, nil, map[ib.GUID]*table{}
-	g.others, g.doubt = map[ib.GUID][]*table{}, map[ib.GUID]*table{}
+	g.others, g.doubt, g.unowned = map[ib.GUID][]*table{}, map[ib.GUID]*table{}, nil
 }
 
 // Reset begins a new mastership: nothing is known of any port.
@@ -196,7 +203,7 @@ func merge(placed, list []subnet.Alias) []subnet.Alias {
 func (g *Tables) table(port ib.GUID) *table {
 	t := g.byPort[port]
 	if t == nil {
-		t = &table{port: port}
+		t = &table{port: port, number: len(g.list)}
 		g.byPort[port] = t
 		g.list = append(g.list, t)
 	}
@@ -280,6 +287,7 @@ func (g *Tables) carry(list []subnet.Alias) {
 	for _, t := range g.list {
 		if !slices.Equal(t.carried, t.carries) {
 			g.pkeys.Touch(t.port)
+			g.mayBeUnowned(t)
 		}
 		t.carried = nil
 	}
@@ -300,22 +308,45 @@ func (g *Tables) Carried(port ib.GUID) (list []ib.GUID) {
 	return list
 }
 
-// TellUnowned tells of aliases that partitions name and that no administrator gave.
-func (g *Tables) TellUnowned() {
-	for _, t := range g.list {
-		for _, x := range t.have {
-			if x == 0 || slices.Contains(t.carries, x) || !g.pkeys.Names(x) {
-				continue
-			}
-			if g.NoteOnce("no membership " + t.port.String() + x.String()) {
-				g.Notify(notice.Notice{
-					Kind: notice.KindAliasRefused, Level: notice.Warn, Where: g.WherePort(t.port),
-					Text: "alias GUID " + x.String() + " is named by the partitions, but no administrator gave it to this port, " +
-						"so it brings no membership: name the port itself, or set the alias with the SA key",
-				})
-			}
+// mayBeUnowned has TellUnowned look at a table, which changed.
+func (g *Tables) mayBeUnowned(t *table) {
+	if !t.unowned {
+		t.unowned = true
+		g.unowned = append(g.unowned, t)
+	}
+}
+
+// TellUnowned tells of aliases that partitions name and that no administrator gave. renamed: the
+// partitions in force are others than when it was called last.
+func (g *Tables) TellUnowned(renamed bool) {
+	if renamed {
+		for _, t := range g.list {
+			g.mayBeUnowned(t)
 		}
 	}
+	slices.SortFunc(g.unowned, func(a, b *table) int { return cmp.Compare(a.number, b.number) })
+	g.unowned = slices.DeleteFunc(g.unowned, func(t *table) bool {
+		t.unowned = g.tellUnowned(t)
+		return !t.unowned
+	})
+}
+
+// tellUnowned is TellUnowned for a table. It reports whether there are such aliases.
+func (g *Tables) tellUnowned(t *table) (found bool) {
+	for _, x := range t.have {
+		if x == 0 || slices.Contains(t.carries, x) || !g.pkeys.Names(x) {
+			continue
+		}
+		found = true
+		if g.NoteOnce("no membership " + t.port.String() + x.String()) {
+			g.Notify(notice.Notice{
+				Kind: notice.KindAliasRefused, Level: notice.Warn, Where: g.WherePort(t.port),
+				Text: "alias GUID " + x.String() + " is named by the partitions, but no administrator gave it to this port, " +
+					"so it brings no membership: name the port itself, or set the alias with the SA key",
+			})
+		}
+	}
+	return found
 }
 
 // refuse tells once that a port does not receive an alias.

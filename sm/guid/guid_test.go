@@ -44,6 +44,8 @@ type stage struct {
 	g     *Tables
 	table map[*topo.Port][]ib.GUID
 	how   map[*topo.Port]string
+	named ib.GUID // that the partitions name
+	asked int     // calls of Names
 }
 
 func newStage() *stage {
@@ -59,7 +61,7 @@ func newStage() *stage {
 }
 
 func (b *stage) Touch(port ib.GUID)                   { b.Printf("P_Keys of %s may change\n", b.NameOf(port)) }
-func (b *stage) Names(ib.GUID) bool                   { return false }
+func (b *stage) Names(g ib.GUID) bool                 { b.asked++; return g == b.named }
 func (b *stage) MemberMoved(ib.GUID)                  {}
 func (b *stage) Elsewhere(ib.GUID, subnet.Place) bool { return false }
 func (b *stage) FloatBase(ib.GUID) ib.LID             { return 0 }
@@ -182,4 +184,32 @@ func (b *stage) answer(s *envtest.SMP) (ib.Status, error) {
 	copy(i[:], tab)
 	i.Put(s.Data)
 	return 0, nil
+}
+
+// TestUnowned: aliases that partitions name and nobody gave are told of once they are found, or once
+// partitions name them; only tables that changed are looked at, and those that were told of.
+func TestUnowned(t *testing.T) {
+	b := newStage()
+	b.g.Set(nil)
+	h1, h2 := b.Host(t, "h1"), b.Host(t, "h2")
+	tell := func(renamed bool, told bool, asked int) {
+		t.Helper()
+		b.Record()
+		b.asked = 0
+		b.g.TellUnowned(renamed)
+		if got := strings.Contains(b.Record(), "no administrator gave it"); got != told || b.asked != asked {
+			t.Errorf("told: %v after %d questions, want %v after %d", got, b.asked, told, asked)
+		}
+	}
+	b.g.holds(b.g.table(h1.GUID), []ib.GUID{0, 0x11})
+	b.g.holds(b.g.table(h2.GUID), []ib.GUID{0, 0x22})
+	tell(true, false, 2)
+	tell(false, false, 0)
+	b.named = 0x22
+	tell(true, true, 2)
+	tell(false, false, 1) // it is still there: the notice is not forgotten
+	b.g.holds(b.g.table(h2.GUID), nil)
+	tell(false, false, 0)
+	b.g.holds(b.g.table(h1.GUID), []ib.GUID{0, 0x22})
+	tell(false, true, 1)
 }

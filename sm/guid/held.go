@@ -26,6 +26,7 @@ func (g *Tables) holds(t *table, have []ib.GUID) {
 		return
 	}
 	g.shown = append(g.shown, t.port)
+	g.mayBeUnowned(t)
 	g.pkeys.Touch(t.port)
 	g.placements.AliasesHeld(t.port, old)
 	for _, x := range old {

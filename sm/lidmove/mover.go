@@ -92,6 +92,9 @@ type Mover struct {
 
 	now   batch
 	count Counts
+	// based is the graph that was made last, with the base LIDs that ports have. It is nil after
+	// ports got other LIDs.
+	based *fabric.Graph
 }
 
 // batch is what the phase is about.
@@ -252,6 +255,7 @@ func (m *Mover) LeaveToSweep(why string, full bool) {
 // SetPortLID has a port get its LID if it shows another one. begun says that the phase has begun
 // with an earlier port; SetPortLID reports whether it has now.
 func (m *Mover) SetPortLID(p *topo.Port, begun bool) bool {
+	m.based = nil
 	if p.Info.LID == p.LID {
 		return begun
 	}
@@ -289,6 +293,10 @@ func (m *Mover) PortsSet() {
 
 // withBases is a graph with the base LIDs that ports have: the LID of a port may float.
 func (m *Mover) withBases(g *fabric.Graph) *fabric.Graph {
+	if b := m.based; b != nil && b == m.Fabric.Graph && fabric.SameEndPorts(b, g) {
+		m.based = g
+		return g
+	}
 	h := g
 	for e, pi := range m.Fabric.EndPort {
 		if lid := m.Fabric.Ports[pi].LID; g.EndPorts[e].LID != lid {
@@ -300,6 +308,7 @@ func (m *Mover) withBases(g *fabric.Graph) *fabric.Graph {
 			h.EndPorts[e].LID = lid
 		}
 	}
+	m.based = h
 	return h
 }
 

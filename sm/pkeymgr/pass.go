@@ -229,7 +229,8 @@ func (m *Manager) treat(h holder) {
 // passesDone ends the passes. If keys come out of quarantine they begin again, else the end of a change
 // may be told.
 func (m *Manager) passesDone() {
-	m.needs.Aliases.TellUnowned()
+	m.needs.Aliases.TellUnowned(m.renamed)
+	m.renamed = false
 	if m.releaseKeys() {
 		m.again()
 		return

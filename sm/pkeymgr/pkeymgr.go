@@ -40,8 +40,9 @@ type Aliases interface {
 	// Holder is the port that holds an alias, and Owner the one that is to hold it; 0: none.
 	Holder(g ib.GUID) ib.GUID
 	Owner(g ib.GUID) ib.GUID
-	// TellUnowned tells of aliases that partitions name and that no administrator gave.
-	TellUnowned()
+	// TellUnowned tells of aliases that partitions name and that no administrator gave. renamed: the
+	// partitions in force are others than when it was called last.
+	TellUnowned(renamed bool)
 }
 
 // VPorts is the part that manages virtual ports.
@@ -123,6 +124,7 @@ type Manager struct {
 	asked   []*pkey.Table
 	shown   []subnet.Ref // tables of ports that changed since the last snapshot
 	news    bool         // the policy changed since the last snapshot
+	renamed bool         // and since Aliases.TellUnowned was called
 	retry   mad.Time     // when the first holder is due that failed or is to be read again
 	reread  mad.Time     // when all are read again, because a predecessor's Sets may arrive late
 }
@@ -165,7 +167,7 @@ func (m *Manager) adopt(
 	m.grants, m.trivial = partition.Resolve(p), trivialPolicy(p)
 	m.anyIndex0 = slices.ContainsFunc(p.Partitions, func(q partition.Partition) bool { return q.Index0 })
 	m.freed = freed
-	m.news = true
+	m.news, m.renamed = true, true
 }
 
 // again: what any port is to hold may have changed.

@@ -79,7 +79,7 @@ func newStage(hosts int) *stage {
 func (b *stage) Carried(ib.GUID) []ib.GUID                           { return nil }
 func (b *stage) Holder(ib.GUID) ib.GUID                              { return 0 }
 func (b *stage) Owner(ib.GUID) ib.GUID                               { return 0 }
-func (b *stage) TellUnowned()                                        {}
+func (b *stage) TellUnowned(bool)                                    {}
 func (b *stage) Adapter(ib.GUID) *vport.Adapter                      { return nil }
 func (b *stage) All() []*vport.Adapter                               { return nil }
 func (b *stage) KnownBehind(*topo.Port) bool                         { return true }

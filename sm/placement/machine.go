@@ -42,6 +42,8 @@ import (
 type Functions interface {
 	// All lists the adapters, present or not, in ascending order of port GUIDs.
 	All() []*vport.Adapter
+	// AnyShared reports whether one of them, present or not, has addresses in its GUID table alone.
+	AnyShared() bool
 	// Adapter is the adapter of a port, nil if there is none.
 	Adapter(port ib.GUID) *vport.Adapter
 	// Find is the function that is up with a GUID.

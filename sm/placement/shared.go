@@ -1,12 +1,9 @@
 package placement
 
 import (
-	"slices"
-
 	"heddle/ib"
 	"heddle/sm/guid"
 	"heddle/sm/topo"
-	"heddle/sm/vport"
 	"heddle/subnet"
 )
 
@@ -15,7 +12,7 @@ import (
 
 // aliases lists the GUIDs that shared ports are to hold for placements.
 func (m *Machine) aliases() (list []subnet.Alias) {
-	if !slices.ContainsFunc(m.functions.All(), func(a *vport.Adapter) bool { return kindOf(a).inTable() }) {
+	if !m.functions.AnyShared() {
 		return nil // there may be many placements, and no such port
 	}
 	for _, l := range m.list {

@@ -59,7 +59,7 @@ func (m *Manager) ShownAdapter(p *topo.Port) *subnet.Adapter {
 
 // Append appends the VPorts to a new snapshot, ordered by the index of their port and their own.
 func (m *Manager) Append(s *subnet.Snapshot) {
-	m.first = int32(len(s.Ports))
+	m.first, m.odd = int32(len(s.Ports)), m.odd[:0]
 	type at struct {
 		port int32
 		a    *Adapter
@@ -76,6 +76,9 @@ func (m *Manager) Append(s *subnet.Snapshot) {
 			if v != nil && v.entered {
 				p := m.entry(s, Ref{x.a, v.index}, x.port)
 				s.Ports = append(s.Ports, &p)
+				if i := int32(len(s.Ports) - 1); misled(s, i) {
+					m.odd = append(m.odd, Ref{x.a, v.index})
+				}
 			}
 		}
 	}
@@ -131,20 +134,59 @@ func LeadsTo(s *subnet.Snapshot, l ib.LID, end int32) bool {
 	return s.Graph != nil && int(l) < len(s.Graph.LIDOwner) && s.Graph.LIDOwner[l] == end
 }
 
-// showRouted has the entries updated of VPorts that a new graph has made reachable, or cut off.
-func (m *Manager) showRouted(s *subnet.Snapshot) {
-	for i := int(m.first); i < len(s.Ports); i++ {
-		p := s.Ports[i]
-		if !p.Virtual.OwnLID || p.State() < ib.StateArmed {
+// misled reports whether an entry shows a VPort as reachable whose LID does not lead to it, or one as
+// not reachable whose LID does.
+func misled(s *subnet.Snapshot, i int32) bool {
+	p := s.Ports[i]
+	return p.Virtual.OwnLID && p.State() >= ib.StateArmed &&
+		LeadsTo(s, p.LID, s.Ports[p.Virtual.Port].EndPort) != (p.EndPort >= 0)
+}
+
+// showRouted has the entries updated of VPorts that the graph of s, which is another one than that of
+// old, has made reachable, or cut off.
+func (m *Manager) showRouted(s, old *subnet.Snapshot) {
+	show := func(i int32) {
+		v := s.Ports[i].Virtual
+		if a := m.byPort[s.Ports[v.Port].GUID]; misled(s, i) && a != nil && int(v.Index) < len(a.vports) && a.vports[v.Index] != nil {
+			m.Show(Ref{a, v.Index})
+		}
+	}
+	lids, ok := s.Moved(old)
+	if !ok || len(lids) > len(s.Ports)/64 {
+		for i := m.first; int(i) < len(s.Ports); i++ {
+			show(i)
+		}
+		return
+	}
+	// Those that were so before, whatever for, and those at the ports that lost or got a LID.
+	for _, r := range m.odd {
+		if r.Adapter.at.Node < 0 {
 			continue
 		}
-		phys := s.Ports[p.Virtual.Port]
-		if LeadsTo(s, p.LID, phys.EndPort) == (p.EndPort >= 0) {
-			continue
+		if i := s.VPort(s.Nodes[m.SnapshotIndex[r.Adapter.at.Node]].First+int32(r.Adapter.at.Port), r.Index); i >= 0 {
+			show(i)
 		}
-		if a := m.byPort[phys.GUID]; a != nil && int(p.Virtual.Index) < len(a.vports) && a.vports[p.Virtual.Index] != nil {
-			m.Show(Ref{a, p.Virtual.Index})
+	}
+	for _, l := range lids {
+		for _, x := range [2]*subnet.Snapshot{old, s} {
+			g := x.Graph
+			if int(l) >= len(g.LIDOwner) || g.LIDOwner[l] < 0 {
+				continue
+			}
+			for i := range s.VPortsOf(s.EndPortPort[g.LIDOwner[l]]) {
+				show(i)
+			}
 		}
+	}
+}
+
+// noteOdd notes whether the entry of a VPort, the one with index i in s, is as its LID leads.
+func (m *Manager) noteOdd(s *subnet.Snapshot, r Ref, i int32) {
+	switch at := slices.Index(m.odd, r); {
+	case misled(s, i) && at < 0:
+		m.odd = append(m.odd, r)
+	case !misled(s, i) && at >= 0:
+		m.odd = slices.Delete(m.odd, at, at+1)
 	}
 }
 
@@ -197,7 +239,7 @@ func (m *Manager) ShowLater() {
 // the entries that changed, nil if all may have.
 func (m *Manager) Update(s, old *subnet.Snapshot) (changed []int32) {
 	if s.Graph != old.Graph {
-		m.showRouted(s)
+		m.showRouted(s, old)
 	}
 	if !m.relist && len(m.shown) == 0 {
 		return nil
@@ -218,6 +260,9 @@ func (m *Manager) Update(s, old *subnet.Snapshot) (changed []int32) {
 				*s.Edit(old, i) = p
 			} else if i = s.AddVPort(old, &p); i < 0 {
 				m.relist = true
+			}
+			if i >= 0 {
+				m.noteOdd(s, r, i)
 			}
 			changed = append(changed, i)
 		}

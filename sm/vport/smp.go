@@ -182,10 +182,11 @@ func (m *Manager) answeredInfo(a *Adapter, it work.Item, comp *mad.Completion) {
 	i.ClearForSet()
 	if i != a.info || a.shows == nil {
 		a.info, a.functions = i, int(i.VPortCap)
-		a.kind = vportKind
+		k := vportKind
 		if i.CapabilityMask&smp.VirtCapIsVSwitch != 0 {
-			a.kind = vswitchKind
+			k = vswitchKind
 		}
+		m.is(a, k)
 		m.showAdapter(a)
 	}
 	on := m.Config.Virtualization == config.VirtualOn

@@ -65,7 +65,8 @@ func (m *Manager) discoveredPort(n *topo.Node, p *topo.Port, whole bool) {
 		if !a.kind.shared {
 			m.downAll(a)
 		}
-		a.kind, a.step, a.functions = sharedKind, adapterKnown, int(p.Info.GUIDCap)-1
+		m.is(a, sharedKind)
+		a.step, a.functions = adapterKnown, int(p.Info.GUIDCap)-1
 		m.showAdapter(a)
 		if back {
 			m.needs.Placements.AdapterChanged(a) // placements wait for it

@@ -103,9 +103,12 @@ type Manager struct {
 	unseen  []*Adapter // that wait for their VPorts to be published
 	shownAt mad.Time   // when changes were published last
 	first   int32      // index in Ports of the last snapshot of the first VPort
+	// odd are the VPorts whose entries in the last snapshot say otherwise than their LIDs lead.
+	odd []Ref
 
 	// states counts VPorts by their state. Those that are Down are not counted.
 	states [ib.StateActive + 1]int
+	shared int // adapters of a shared kind
 }
 
 // Adapter is a CA port with VPorts or functions. It outlasts sweeps, and the absence of its port.
@@ -292,6 +295,19 @@ func (m *Manager) Reset() {
 // All are the adapters, ascending by port GUID, those included whose port is not there. The list
 // is not to be changed.
 func (m *Manager) All() []*Adapter { return m.list }
+
+// AnyShared reports whether some adapter, present or not, holds addresses in its GUID table alone.
+func (m *Manager) AnyShared() bool { return m.shared > 0 }
+
+// is gives an adapter its kind.
+func (m *Manager) is(a *Adapter, k *kind) {
+	if a.kind.shared {
+		m.shared--
+	}
+	if a.kind = k; k.shared {
+		m.shared++
+	}
+}
 
 // Adapter is the adapter with a port GUID, nil if there is none.
 func (m *Manager) Adapter(port ib.GUID) *Adapter { return m.byPort[port] }
