@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"heddle/ib"
+	"heddle/ib/smp"
 	"heddle/sim"
 	"heddle/sm"
 	"heddle/subnet"
@@ -130,5 +131,55 @@ func TestPlacementHoldEnds(t *testing.T) {
 	k.Run(time.Second)
 	if shown(b.GUID) {
 		t.Error("b is down, and shown")
+	}
+}
+
+// TestPlacementSomewhereAfterRestart: a manager begins with a placement that its predecessor was to
+// bring elsewhere, and is to leave it where it is at some moment after the function has given the
+// address up. From the first snapshot that has the GUID on, each has it.
+func TestPlacementSomewhereAfterRestart(t *testing.T) {
+	for i := range 20 {
+		delay := time.Duration(i) * 2 * time.Microsecond
+		for _, to := range []subnet.Place{{Port: 5, Function: 2}, {Port: 1, Function: 2}} {
+			t.Run(fmt.Sprint(to.Port, "/", delay), func(t *testing.T) { testBackAfterRestart(t, int(to.Port), int(to.Function), delay) })
+		}
+	}
+}
+
+func testBackAfterRestart(t *testing.T, host, function int, delay time.Duration) {
+	k := newCloud(t, 3, 3, sim.Hypervisor{Model: sim.SharedPort, VFs: 4}, sim.Config{Seed: 1}, nil)
+	k.up()
+	a := k.put("a", 1, 1, subnet.SharedLID)
+	k.set(subnet.PlacementPlaced, a)
+	k.m.Kill()
+	k.start(k.m.Store)
+	seen, left := 0, false
+	k.m.OnPublish = func() {
+		switch shown := k.m.Snap.PortByGUID(a.GUID) >= 0; {
+		case shown:
+			seen++
+		case seen > 0:
+			t.Errorf("snapshot %d does not have the GUID", k.m.Snap.Gen)
+		}
+	}
+	node := k.Fabric.Find(k.hosts[1])
+	k.Sim.OnChange = func(ch sim.Change) {
+		if ch.Kind == sim.ChangeSet && ch.Attr == smp.AttrGUIDInfo && !left && k.Sim.GUIDs(node, 1)[1] != a.GUID {
+			left = true
+			back := func() { k.m.SetPlacements(sm.SetPlacements{Put: []subnet.Placement{a}}) }
+			if delay == 0 {
+				back()
+			} else {
+				k.Sim.After(delay, back)
+			}
+		}
+	}
+	away := a
+	away.Place = k.place(host, function)
+	k.m.SetPlacements(sm.SetPlacements{Put: []subnet.Placement{away}})
+	k.up()
+	k.wait(subnet.PlacementPlaced, a)
+	if !left || seen < 2 {
+		t.Errorf("the function gave the address up: %v; %d snapshots have it", left, seen)
 	}
 }

@@ -6,12 +6,16 @@ import (
 	"heddle/mad"
 	"heddle/route"
 	"heddle/sm/forward"
+	"heddle/sm/notice"
 	"heddle/sm/topo"
 	"heddle/sm/work"
 )
 
 // Build turns an item that reads or writes a forwarding table into a request.
 func (x *Installer) Build(it work.Item, get func(ib.AttrID, uint32), set func(ib.AttrID, uint32) []byte) bool {
+	if x.passOver(it) {
+		return false
+	}
 	switch it.Op() {
 	case work.OpGetLFT:
 		get(smp.AttrLFT, it.Extra())
@@ -27,8 +31,24 @@ func (x *Installer) Build(it work.Item, get func(ib.AttrID, uint32), set func(ib
 	return true
 }
 
+// passOver reports whether an item is left to the next sweep: the switch has left another one of the
+// same portion unanswered in all tries. A table of a full subnet has 768 blocks, and each would be
+// waited for as long, window by window.
+func (x *Installer) passOver(it work.Item) bool {
+	if !x.mute[it.Node()] || it.Op() == work.OpGetLFT && x.Phase != notice.PhaseReadback {
+		return false
+	}
+	if it.Op() == work.OpSetLFT || it.Op() == work.OpSetMFT {
+		x.failed++
+	}
+	return true
+}
+
 // Answered takes the answer to an item that Build built.
 func (x *Installer) Answered(it work.Item, comp *mad.Completion) {
+	if mad.Unanswered(comp.Err) && it.Node() >= 0 {
+		x.mute[it.Node()] = true
+	}
 	switch it.Op() {
 	case work.OpGetLFT:
 		x.linearRead(it, comp)

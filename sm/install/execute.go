@@ -156,6 +156,7 @@ func (x *Installer) raise() {
 // makeRoom writes blocks that no switch forwards by yet and whose content is not known, so that
 // LinearFDBTop can be raised over them.
 func (x *Installer) makeRoom() {
+	clear(x.mute)
 	for _, ni := range x.Fabric.SwitchNode {
 		l := x.Fabric.Nodes[ni].LFT
 		for b := range route.RowLen(x.change.moves.Tables.TopLID) / route.BlockLen {
@@ -189,6 +190,7 @@ func (x *Installer) write() {
 	st := &d.stages[d.next]
 	d.next++
 	d.step, d.again = stepWait, 0
+	clear(x.mute)
 	if moves {
 		x.sweep.Enter(notice.PhaseMove)
 	} else {
@@ -257,6 +259,7 @@ func (x *Installer) rewrite() {
 	d := &x.change
 	d.again++
 	d.errs = x.Errs
+	clear(x.mute)
 	x.sweep.Enter(notice.PhaseMove)
 	for _, b := range d.stages[d.next-1].LFT {
 		ni := x.Fabric.SwitchNode[b.Switch]

@@ -81,7 +81,9 @@ type Installer struct {
 	past     *history.History // tables and links that packets in flight may have met
 	excluded map[ib.GUID]*excluded
 
-	changed []int32 // switches whose multicast tables changed since the last snapshot
+	mute    map[int32]bool // nodes that left a request of the portion under way unanswered
+	changed []int32        // switches whose multicast tables changed since the last snapshot
+	fitted  fitted
 
 	change   change
 	counts   Counts
@@ -94,7 +96,7 @@ type Installer struct {
 func New(e *env.Env, s Sweep, flight time.Duration) *Installer {
 	return &Installer{
 		Env: e, sweep: s, linear: map[ib.GUID]*forward.Linear{}, multicast: map[ib.GUID]*forward.Multicast{},
-		lanes: forward.NewStagedLanes(), past: history.New(flight), resumeAt: mad.Never,
+		mute: map[int32]bool{}, lanes: forward.NewStagedLanes(), past: history.New(flight), resumeAt: mad.Never,
 	}
 }
 
@@ -152,16 +154,6 @@ func (x *Installer) Regraph(was, now *fabric.Graph) {
 	if x.served != nil && x.served.Graph == was {
 		x.served = &job.Solution{Graph: now, Tables: x.served.Tables}
 	}
-}
-
-// Told are the tables that hosts are told of. While new service levels could meet entries that
-// they are not proved on, these are the tables before.
-func (x *Installer) Told() *route.Tables {
-	d := &x.change
-	if r := d.result; r != nil && !d.told && r.Plan != nil && r.Plan.NeedsRepath && r.Installed != nil {
-		return r.Installed
-	}
-	return x.wanted
 }
 
 // Rows returns the installed rows of the switches of the graph, without multicast trees.

@@ -2,6 +2,7 @@ package install
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -27,12 +28,14 @@ import (
 
 // TestTranscripts drives an Installer alone: what it writes and how long it waits. Commands:
 //
-//	net                  a network, by lines "switches N", "link A B", "host SWITCH"; LIDs are given
+//	net                  a network, by lines "switches N", "link A B", "host SWITCH [times N]"; LIDs are given
 //	                     to the hosts from 1, then to the switches
 //	unlink A B, link A B change it
 //	distribute [mute=S]  route the network and install the tables; switch S does not answer
 //	move LID=N to=M [mute=S]  give LID N the entries of LID M
 //	stop                 begin a distribution, and break it off when its first stage is sent
+//	rehome LID=N to=M    the graph has LID N at the port of LID M, and nothing is written yet
+//	told                 the entries of the tables that hosts are told of
 //	known                what is known of each switch, and what is to be read back
 func TestTranscripts(t *testing.T) {
 	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
@@ -70,7 +73,11 @@ func (x *fixture) do(t *testing.T, d *datadriven.TestData) {
 				x.net.Switches(a)
 			} else if n, _ := fmt.Sscanf(line, "link s%d s%d", &a, &b); n == 2 {
 				x.net.Link(a, b)
-			} else if n, _ := fmt.Sscanf(line, "host s%d", &a); n == 1 {
+			} else if n, _ := fmt.Sscanf(line, "host s%d times %d", &a, &b); n == 2 {
+				for range b {
+					x.net.Host(a, 1)
+				}
+			} else if n == 1 {
 				x.net.Host(a, 1)
 			} else {
 				d.Fatalf(t, "%q is no line of a network", line)
@@ -118,6 +125,25 @@ func (x *fixture) do(t *testing.T, d *datadriven.TestData) {
 			x.end(failed)
 		})
 		x.run()
+	case "rehome":
+		var lid, to int
+		d.ScanArgs(t, "LID", &lid)
+		d.ScanArgs(t, "to", &to)
+		g := *x.Fabric.Graph
+		g.LIDOwner = slices.Clone(g.LIDOwner)
+		g.LIDOwner[lid] = g.LIDOwner[to]
+		x.Fabric.Graph = &g
+	case "told":
+		told := x.in.Told()
+		for s := range x.Fabric.Graph.Switches {
+			x.Printf("s%d:", s)
+			for l := ib.LID(1); l <= told.TopLID; l++ {
+				if p := told.Entry(int32(s), l); p != route.Drop {
+					x.Printf(" %d→%d", l, p)
+				}
+			}
+			x.Printf("\n")
+		}
 	case "known":
 		for s, ni := range x.Fabric.SwitchNode {
 			l := x.Fabric.Nodes[ni].LFT
@@ -208,7 +234,10 @@ func (x *fixture) one(it work.Item) {
 	}
 	x.Do(x.in, it, func(s *envtest.SMP) (ib.Status, error) {
 		x.Printf("  %s block %d:", name, s.Mod)
-		for l, p := range s.Data[:x.in.Top()+1] {
+		for l, p := range s.Data[:min(int(x.in.Top())+1, route.BlockLen)] {
+			if s.Mod > 0 {
+				break // of the others it is enough that they are sent
+			}
 			if p != route.Drop {
 				x.Printf(" %d→%d", l, p)
 			}

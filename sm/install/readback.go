@@ -41,6 +41,7 @@ func (x *Installer) MustRead() bool {
 
 // ReadBack lists the Gets of the LFT blocks that are not known.
 func (x *Installer) ReadBack() {
+	clear(x.mute)
 	x.Missing(func(ni int32, block int) {
 		x.Report.BlocksRead++
 		x.Add(work.Make(work.OpGetLFT, ni, 0, uint32(block)))

@@ -254,10 +254,12 @@ func (m *Machine) leave() bool {
 	m.enterStep(Leaving)
 	for _, l := range m.batch {
 		if !l.leaving {
+			m.aimEntry(l)
 			continue
 		}
 		if l.target() != (subnet.Place{}) {
-			m.holdEntry(l)
+			m.holdEntry(l, false)
+			m.aimEntry(l)
 		}
 		m.holdAt(l, subnet.Place{})
 		m.leaves[l.held] = l

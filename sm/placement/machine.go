@@ -157,6 +157,7 @@ type Machine struct {
 	again    mad.Time // when refused placements are tried again
 
 	entries   map[subnet.Place]*heldEntry // what snapshots go on showing (show.go)
+	aimed     map[subnet.Place]*heldEntry // by where their LIDs may lead meanwhile
 	entryList []*heldEntry
 	entryEnd  mad.Time // when the first of them is over
 	showDue   bool     // some of them was freed, and nothing published since
@@ -169,8 +170,8 @@ func New(e *env.Env, lids *lid.Table) *Machine {
 		Env: e, lids: lids,
 		byGUID: map[ib.GUID]*placement{}, wants: map[subnet.Place]*placement{}, hold: map[subnet.Place]*placement{},
 		leaves: map[subnet.Place]*placement{}, floats: map[ib.GUID]*placement{}, former: map[ib.GUID]bool{},
-		entries: map[subnet.Place]*heldEntry{},
-		retry:   mad.Never, again: mad.Never, entryEnd: mad.Never,
+		entries: map[subnet.Place]*heldEntry{}, aimed: map[subnet.Place]*heldEntry{},
+		retry: mad.Never, again: mad.Never, entryEnd: mad.Never,
 	}
 }
 

@@ -61,6 +61,7 @@ func (m *Machine) set(n *subnet.Placement) {
 		l = m.add(n.GUID)
 		m.heldAsAlias(l)
 	}
+	was := l.target()
 	l.Placement = *n
 	l.Aliases = slices.Clone(n.Aliases)
 	l.become(Waiting)
@@ -74,7 +75,7 @@ func (m *Machine) set(n *subnet.Placement) {
 		l.port = n.Place.Port // a sweep may route it before functions have been read
 	}
 	if n.Place != (subnet.Place{}) {
-		m.holdEntry(l)
+		m.holdEntry(l, was != (subnet.Place{}) && was != n.Place)
 	} else {
 		m.freeEntry(l)
 	}

@@ -15,7 +15,8 @@ var reported = [...]State{
 
 // report reports how far a placement has come, if that is news.
 func (m *Machine) report(l *placement, s subnet.PlacementState, f failure) {
-	if s >= subnet.PlacementPlaced {
+	// One that is refused may be on its way back to a function that had given it up.
+	if s == subnet.PlacementPlaced || s == subnet.PlacementRefused && l.held == l.target() {
 		m.freeEntry(l)
 	}
 	if s == subnet.PlacementRefused || !l.unwanted() && !l.hasFailed() {

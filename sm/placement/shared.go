@@ -77,8 +77,13 @@ func (m *Machine) AliasesHeld(port ib.GUID, old []ib.GUID) {
 			l.held = subnet.Place{}
 			// After a restart the first table that is read with the GUID counts. The target
 			// may have held it all the time.
-			if p := l.target(); m.tables.Held(p) == g {
-				l.held = p
+			switch t := l.target(); {
+			case m.tables.Held(t) == g:
+				l.held = t
+			case t != (subnet.Place{}):
+				// Such a move is no batch. Its entry may not be held yet: the manager began with
+				// the placement elsewhere, or the placement waited for longer than holdLimit.
+				m.holdEntry(l, false)
 			}
 			m.look(l)
 			m.wake(p)

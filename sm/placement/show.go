@@ -36,11 +36,16 @@ type heldEntry struct {
 	port  subnet.Port     // as published; of an alias GUID, that of the port itself
 	shows *subnet.Virtual // of port, or of the function that the LID leads to now
 	until mad.Time
+	// aims are the targets of batches since: the LID may lead there, though the placement has
+	// another target by now.
+	aims []subnet.Place
 }
 
 // holdEntry has snapshots go on showing the entry of a placement as the last one did, also if a sweep
 // under way is reading everything anew: nothing of the entry depends on indices of the last snapshot.
-func (m *Machine) holdEntry(l *placement) {
+// back: it was to be elsewhere until now, so the function that has it may have been asked to give it
+// up, also if it is to have it after all.
+func (m *Machine) holdEntry(l *placement, back bool) {
 	s := m.Snapshot
 	until := m.Now.Add(holdLimit)
 	if h := l.entry; h != nil {
@@ -61,13 +66,21 @@ func (m *Machine) holdEntry(l *placement) {
 	} else if k := slices.Index(p.Aliases, l.GUID); k > 0 {
 		at.Function = uint16(k)
 	}
-	if at.Function == 0 || at == l.target() || m.entries[at] != nil {
+	if at.Function == 0 || at == l.target() && !back || m.entries[at] != nil {
 		return
 	}
 	l.entry = &heldEntry{l: l, at: at, port: *p, shows: p.Virtual, until: until}
 	m.entries[at] = l.entry
 	m.entryList = append(m.entryList, l.entry)
 	m.entryEnd = min(m.entryEnd, until)
+}
+
+// aimEntry notes that a batch brings a placement to its aim.
+func (m *Machine) aimEntry(l *placement) {
+	if h := l.entry; h != nil && m.aimed[l.aim] == nil {
+		h.aims = append(h.aims, l.aim)
+		m.aimed[l.aim] = h
+	}
 }
 
 // freeEntry has snapshots show a placement where it is.
@@ -82,6 +95,10 @@ func (m *Machine) freeEntry(l *placement) {
 	m.showPlace(h.at)
 	m.showPlace(l.target())
 	m.showPlace(l.held)
+	for _, p := range h.aims {
+		delete(m.aimed, p)
+		m.showPlace(p)
+	}
 	m.showDue = true
 }
 
@@ -114,6 +131,7 @@ func (m *Machine) dropEntries() {
 		h.l.entry = nil
 	}
 	clear(m.entries)
+	clear(m.aimed)
 	m.entryList, m.entryEnd, m.showDue = nil, mad.Never, false
 }
 
@@ -131,6 +149,9 @@ func (m *Machine) ShowEntries() {
 	for _, h := range m.entryList {
 		m.showPlace(h.at)
 		m.showPlace(h.l.target())
+		for _, p := range h.aims {
+			m.showPlace(p)
+		}
 	}
 }
 
@@ -145,7 +166,7 @@ func (m *Machine) Entry(s *subnet.Snapshot, r vport.Ref, port int32) (subnet.Por
 
 // entryAt is the held entry to show for a VPort in s, nil if the VPort is shown as it is; port is
 // the index of its physical port. An entry with a LID of its own is shown where the graph has the
-// LID. If a sweep routed it to its new place already, it is shown there.
+// LID. If a sweep or a batch routed it to its new place already, it is shown there.
 func (m *Machine) entryAt(s *subnet.Snapshot, r vport.Ref, port int32) *heldEntry {
 	if len(m.entryList) == 0 {
 		return nil
@@ -156,17 +177,25 @@ func (m *Machine) entryAt(s *subnet.Snapshot, r vport.Ref, port int32) *heldEntr
 		v := h.port.Virtual
 		return v != nil && end >= 0 && (!v.OwnLID || vport.LeadsTo(s, h.port.LID, end))
 	}
-	if h := m.entries[p]; h != nil && leads(h) {
+	runs := func(h *heldEntry) bool { // another VM is there already
 		v := r.VPort()
-		if g := v.Info().PortGUID; v.State() < ib.StateActive || g == 0 || g == h.l.GUID || m.ShownElsewhere(g, p) {
-			return h
-		}
-		return nil // another VM runs there already
+		g := v.Info().PortGUID
+		return v.State() >= ib.StateActive && g != 0 && g != h.l.GUID && !m.ShownElsewhere(g, p)
 	}
-	if l := m.wants[p]; l != nil && l.entry != nil && l.entry.at.Port != p.Port {
-		if h := l.entry; leads(h) && h.port.Virtual.OwnLID {
-			return h
+	if h := m.entries[p]; h != nil && leads(h) {
+		if runs(h) {
+			return nil
 		}
+		return h
+	}
+	follows := func(h *heldEntry) bool { // with its LID
+		return h != nil && h.at.Port != p.Port && leads(h) && h.port.Virtual.OwnLID
+	}
+	if l := m.wants[p]; l != nil && follows(l.entry) {
+		return l.entry
+	}
+	if h := m.aimed[p]; follows(h) && h.l.target().Port != p.Port && !runs(h) {
+		return h
 	}
 	return nil
 }
@@ -178,6 +207,13 @@ func (m *Machine) ShownElsewhere(g ib.GUID, p subnet.Place) bool {
 	}
 	l := m.byGUID[g]
 	return l != nil && l.entry != nil && l.entry.at != p
+}
+
+// heldElsewhere reports whether another place than p has a placement's GUID: a port that comes back
+// may have in its table what went elsewhere meanwhile.
+func (m *Machine) heldElsewhere(g ib.GUID, p subnet.Place) bool {
+	l := m.byGUID[g]
+	return l != nil && l.held != (subnet.Place{}) && l.held != p
 }
 
 // as is the entry as it is shown behind the port with an index in s.Ports.
@@ -195,15 +231,22 @@ func (h *heldEntry) as(s *subnet.Snapshot, r vport.Ref, port int32) subnet.Port 
 
 // AliasesShown are the alias GUIDs that snapshots show of a port.
 func (m *Machine) AliasesShown(port ib.GUID) []ib.GUID {
-	list := m.tables.Shown(port)
-	if len(m.entryList) == 0 {
+	list, own := m.tables.Shown(port), false
+	for i, g := range list {
+		p := subnet.Place{Port: port, Function: uint16(i)}
+		if g == 0 || !m.heldElsewhere(g, p) && !m.ShownElsewhere(g, p) {
+			continue
+		}
+		if !own {
+			list, own = slices.Clone(list), true
+		}
+		list[i] = 0
+	}
+	if len(m.entryList) == 0 && !own {
 		return list
 	}
-	list = slices.Clone(list)
-	for i, g := range list {
-		if g != 0 && m.ShownElsewhere(g, subnet.Place{Port: port, Function: uint16(i)}) {
-			list[i] = 0
-		}
+	if !own {
+		list = slices.Clone(list)
 	}
 	for _, h := range m.entryList {
 		if h.at.Port != port || h.port.Virtual != nil {

@@ -113,6 +113,8 @@ func (r *Router) planImprovement(res *job.Result) {
 	}
 	switch {
 	case r.Config.ImproveDelay <= 0:
+	case res.Partial && round && res.Moved == 0 && guards(res):
+		r.improve.at = r.Now.Add(max(r.Config.ImproveDelay, r.install.LeftAfter())) // to remove them
 	case res.Partial && round && res.Moved == 0 && res.Remembered:
 		r.improve.at = r.Now.Add(max(r.Config.ImproveDelay, r.install.Remembered()))
 	case res.Partial && round && res.Moved == 0:
@@ -129,6 +131,12 @@ func (r *Router) planImprovement(res *job.Result) {
 	case res.Kept && r.improve.graph != r.Fabric.Graph:
 		r.improve.at = r.Now.Add(r.Config.ImproveDelay)
 	}
+}
+
+// guards reports whether the tables of a job come with SL-to-VL tables that discard packets on levels
+// used before, so that another job is to replace these when hosts use others.
+func guards(res *job.Result) bool {
+	return res.Plan.Fitted != nil && res.Plan.Fitted.Guards > 0
 }
 
 // planText counts what a plan writes.
