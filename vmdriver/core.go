@@ -52,6 +52,7 @@ type record struct {
 
 	wanted    Progress // what the manager is to show
 	unsent    bool
+	ends      bool // wanted is an end that no report has told yet
 	reporting bool
 	after     mad.Time // no report before
 	due       mad.Time // when something is to be done without an event

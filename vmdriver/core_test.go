@@ -52,6 +52,9 @@ func TestLiveMigration(t *testing.T) {
 	if !slices.Equal(w.reports["web"], want) {
 		w.fail("reports %v, want %v", w.reports["web"], want)
 	}
+	if w.ends != 1 || w.shown["web"].Copy.Felt != 2*time.Millisecond {
+		w.fail("the end was told %d times; at last %+v", w.ends, w.shown["web"])
+	}
 	w.ifaces["web"].State, w.ifaces["web"].At = Detached, Place{}
 	w.notice("web")
 	w.run(time.Second)
@@ -74,8 +77,8 @@ func TestMoveWithoutMigrate(t *testing.T) {
 	w.notice("web")
 	w.run(time.Second)
 	w.settled()
-	if w.vms["web"].At != (Place{3, 1}) {
-		w.fail("it is at %v", w.vms["web"].At)
+	if w.vms["web"].At != (Place{3, 1}) || w.ends != 2 {
+		w.fail("it is at %v; %d ends were told", w.vms["web"].At, w.ends)
 	}
 }
 

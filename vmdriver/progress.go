@@ -30,7 +30,7 @@ func (c *Core) tell(r *record, s Stage, why string) {
 		return
 	}
 	r.wanted.Stage, r.wanted.Reason = s, why
-	r.unsent = true
+	r.unsent, r.ends = true, true
 	c.report(r)
 }
 
@@ -63,7 +63,9 @@ func (c *Core) report(r *record) {
 		return
 	}
 	r.unsent, r.reporting = false, true
-	c.out.Calls = append(c.out.Calls, Call{Verb: Report, Name: r.name, Progress: *w})
+	ends := r.ends && w.Stage.Over()
+	r.ends = false
+	c.out.Calls = append(c.out.Calls, Call{Verb: Report, Name: r.name, Progress: *w, Ends: ends})
 }
 
 // timers acts on deadlines that have come, and says when the next one is.

@@ -183,6 +183,9 @@ type Call struct {
 	Name     string
 	Place    Place
 	Progress Progress
+	// Ends: a Report is the first one of this migration's end. Others of it follow if a report was
+	// not answered, or when it is known what a peer felt.
+	Ends bool
 }
 
 // Stage is how far a migration is, as the manager shows it.

@@ -33,6 +33,7 @@ type world struct {
 	ifaces  map[string]*Interface
 	shown   map[string]Progress
 	reports map[string][]Stage
+	ends    int     // calls that tell the end of a migration first
 	refuse  float64 // share of moves of addresses that the fabric refuses
 
 	told  mad.Time // when the last status arrives
@@ -166,6 +167,9 @@ func (w *world) step(me int, e Event) {
 		w.soon(1, func() { w.obey(o) })
 	}
 	for _, c := range out.Calls {
+		if c.Ends {
+			w.ends++
+		}
 		if c.Verb != Report {
 			w.say("call %v %s", c.Verb, c.Name)
 		}
@@ -246,6 +250,13 @@ func (w *world) obey(o Order) {
 				w.fail("%s is to run at %v, and the manager has it elsewhere: %+v", g.Name, g.To, i)
 			}
 			g.At, g.To, g.Phase = g.To, Place{}, Running
+			g.Copy.Felt = time.Millisecond // a peer has its answer already, or has it a moment later
+			w.soon(50, func() {
+				if w.vms[g.Name] == g && g.Phase == Running && g.To == (Place{}) {
+					g.Copy.Felt = 2 * time.Millisecond
+					w.status(g, "")
+				}
+			})
 		}
 		w.say("%s runs at %v", g.Name, g.At)
 	}

@@ -128,7 +128,7 @@ func (d *driver) call(ctx context.Context, c vmdriver.Call) {
 		if a.Result != vmdriver.Done {
 			d.cfg.Log.Debug("request", "request", c.Verb.String(), "vm", c.Name, "result", a.Result, "reason", a.Reason)
 		}
-		if a.Call.Verb == vmdriver.Report && c.Progress.Stage.Over() && c.Progress.Copy.Felt == 0 { // what a peer felt is known later
+		if c.Ends {
 			p := &c.Progress
 			to := fmt.Sprintf("%v/%d", p.To.Port, p.To.Function)
 			d.cfg.Log.Info("migration "+string(p.Stage), "vm", c.Name, "to", to, "outage", p.Copy.Outage, "reason", p.Reason)
