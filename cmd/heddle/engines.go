@@ -9,16 +9,9 @@ import (
 	"heddle/fabric"
 	"heddle/ib"
 	"heddle/route"
-	"heddle/route/engine/dnup"
-	"heddle/route/engine/dor"
+	"heddle/route/engine/all"
 	"heddle/route/engine/file"
-	"heddle/route/engine/ftree"
-	"heddle/route/engine/lash"
-	"heddle/route/engine/minhop"
-	"heddle/route/engine/nue"
-	"heddle/route/engine/sssp"
 	"heddle/route/engine/torus"
-	"heddle/route/engine/updn"
 	"heddle/route/engine/vftree"
 	"heddle/route/osmconf"
 	"heddle/route/osmdump"
@@ -29,31 +22,28 @@ import (
 // The files are OpenSM's, so that sites can keep theirs.
 type engineFlags struct{ *settings.Values }
 
-// engineKind is an engine that --engine can name.
-type engineKind struct {
-	name string
-	make func(f engineFlags) (route.Engine, error)
-}
-
-// engineKinds in the order of the help.
-var engineKinds = []engineKind{
-	{"minhop", func(engineFlags) (route.Engine, error) { return minhop.Engine{}, nil }},
-	{"updn", func(engineFlags) (route.Engine, error) { return updn.Engine{}, nil }},
-	{"dnup", func(engineFlags) (route.Engine, error) { return dnup.Engine{}, nil }},
-	{"ftree", func(engineFlags) (route.Engine, error) { return ftree.Engine{}, nil }},
-	{"vftree", func(f engineFlags) (route.Engine, error) {
-		return vftree.Engine{Lanes: f.Engines.VFTreeLanes}, nil
-	}},
-	{"dor", func(engineFlags) (route.Engine, error) { return dor.Engine{}, nil }},
-	{"torus", func(f engineFlags) (route.Engine, error) {
+// configured are the engines that have settings; all others are as all.Engines has them.
+var configured = map[string]func(f engineFlags) (route.Engine, error){
+	"vftree": func(f engineFlags) (route.Engine, error) { return vftree.Engine{Lanes: f.Engines.VFTreeLanes}, nil },
+	"torus": func(f engineFlags) (route.Engine, error) {
 		c, err := readInput(f.From("torus-config"), f.Engines.TorusConfig, torus.ParseConfig)
 		return torus.Engine{Config: c}, err
-	}},
-	{"sssp", func(engineFlags) (route.Engine, error) { return sssp.Engine{}, nil }},
-	{"dfsssp", func(engineFlags) (route.Engine, error) { return sssp.DFEngine{}, nil }},
-	{"lash", func(engineFlags) (route.Engine, error) { return lash.Engine{}, nil }},
-	{"nue", func(engineFlags) (route.Engine, error) { return nue.Engine{}, nil }},
-	{"file", engineFlags.fileEngine},
+	},
+	"file": engineFlags.fileEngine,
+}
+
+// engine makes the engine of a name, if there is one.
+func (f engineFlags) engine(name string) (e route.Engine, known bool, err error) {
+	if with := configured[name]; with != nil {
+		e, err = with(f)
+		return e, true, err
+	}
+	for _, e := range all.Engines() {
+		if e.Name() == name {
+			return e, true, nil
+		}
+	}
+	return nil, false, nil
 }
 
 // chain turns --engine into engines. explicit is true for a single engine: then
@@ -70,18 +60,13 @@ func (f engineFlags) chain() (list []route.Engine, explicit bool, err error) {
 			return nil, false, usagef("%s: %q is named twice", from, n)
 		}
 		seen[n] = true
-		kind := (*engineKind)(nil)
-		for i := range engineKinds {
-			if engineKinds[i].name == n {
-				kind = &engineKinds[i]
-			}
-		}
-		if kind == nil {
-			return nil, false, usagef("%s: unknown engine %q%s (engines: auto, %s)", from, n, didYouMean(n, append([]string{"auto"}, settings.EngineNames()...)), strings.Join(settings.EngineNames(), ", "))
-		}
-		e, err := kind.make(f)
+		e, known, err := f.engine(n)
 		if err != nil {
 			return nil, false, err
+		}
+		if !known {
+			return nil, false, usagef("%s: unknown engine %q%s (engines: auto, %s)", from, n, didYouMean(n, append([]string{"auto"},
+				settings.EngineNames()...)), strings.Join(settings.EngineNames(), ", "))
 		}
 		list = append(list, e)
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"heddle/internal/settingstest"
+	"heddle/route/engine/all"
 	"heddle/settings"
 )
 
@@ -129,11 +130,16 @@ func same(t *testing.T, command string, s *settings.Setting) {
 // TestEngineNames: the table names exactly the existing engines.
 func TestEngineNames(t *testing.T) {
 	var names []string
-	for _, k := range engineKinds {
-		names = append(names, k.name)
+	for _, e := range all.Engines() {
+		names = append(names, e.Name())
 	}
-	if !slices.Equal(names, settings.EngineNames()) {
+	if names = append(names, "file"); !slices.Equal(names, settings.EngineNames()) {
 		t.Errorf("there are %v, and the table has %v", names, settings.EngineNames())
+	}
+	for name := range configured {
+		if !slices.Contains(names, name) {
+			t.Errorf("there is no engine %q", name)
+		}
 	}
 }
 

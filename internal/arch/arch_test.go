@@ -44,6 +44,7 @@ var rules = []rule{
 	{"route/engine", []string{"route", "route/engine", "fabric", "ib/..."}, true, "an engine must not import another engine or the verifier"},
 	{"route/engine/dnup", []string{"route/engine/updn"}, true, "dnup is updn upside down, and needs nothing else"},
 	{"route/engine/auto", []string{"route", "route/engine/ftree", "route/engine/minhop", "route/engine/updn"}, true, "the default chain imports engines; they do not import it"},
+	{"route/engine/all", []string{"route", "route/engine/..."}, true, "the list imports engines; they do not import it"},
 	{"route/engine/layer", []string{"route", "fabric", "ib/..."}, true, "shared by engines: layers of any engine's paths"},
 	{"route/engine/spt", []string{"route"}, true, "shared by engines: trees over any network"},
 	{"route/engine/sssp", []string{"route", "route/engine", "route/engine/layer", "route/engine/spt", "fabric", "ib/..."}, true, "an engine must not import another engine or the verifier"},

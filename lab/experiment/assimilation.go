@@ -8,6 +8,7 @@ import (
 	"heddle/fabric"
 	"heddle/ib"
 	"heddle/lab"
+	"heddle/lab/experiment/bed"
 	"heddle/report"
 	"heddle/route"
 	"heddle/route/engine/updn"
@@ -150,7 +151,7 @@ var profiles = []profile{
 
 // settle bounds a change in virtual time: drains of the product's lifetimes on
 // long paths take minutes.
-const settle = 10 * time.Minute
+const settle = bed.Settle
 
 // sweepInterval is the time between sweeps, the report's.
 const sweepInterval = 100 * time.Millisecond

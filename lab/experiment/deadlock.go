@@ -7,6 +7,7 @@ import (
 	"heddle/fabric"
 	"heddle/ib"
 	"heddle/lab"
+	"heddle/lab/experiment/bed"
 	"heddle/report"
 	"heddle/route"
 	"heddle/route/check"
@@ -87,7 +88,7 @@ func ringFabric(ring bool) (*fabric.Fabric, error) {
 }
 
 // sixFlows is the traffic of Paper II: on the ring each goes two hops clockwise.
-var sixFlows = []flow{{1, 3}, {2, 4}, {3, 5}, {4, 6}, {5, 1}, {6, 2}}
+var sixFlows = []bed.Flow{{1, 3}, {2, 4}, {3, 5}, {4, 6}, {5, 1}, {6, 2}}
 
 // untouched are those of sixFlows that go the same way before and after the cut.
 var untouched = []int{0, 1, 3, 4}
@@ -97,17 +98,17 @@ var untouched = []int{0, 1, 3, 4}
 const ringShare = 0.9
 
 // addSix starts the six flows.
-func (b *dataBed) addSix(saturated bool) error {
+func addSix(b *bed.Data, saturated bool) error {
 	if saturated {
-		return b.add(sixFlows)
+		return b.Add(sixFlows)
 	}
-	half := 2 * dataplane.LinkRate(ib.Width4x, ib.SpeedDDR).Time(dataBytes)
+	half := 2 * dataplane.LinkRate(ib.Width4x, ib.SpeedDDR).Time(bed.Bytes)
 	for _, f := range sixFlows {
 		s := dataplane.Stream{
-			Src: f.src - 1, To: dataplane.To(f.dst - 1), Bytes: dataBytes,
+			Src: f[0] - 1, To: dataplane.To(f[1] - 1), Bytes: bed.Bytes,
 			Arrival: dataplane.Poisson, Gap: dataplane.Time(float64(half) / ringShare), Queue: dataplane.LaneQueue,
 		}
-		if _, err := b.e.AddStream(s); err != nil {
+		if _, err := b.Engine.AddStream(s); err != nil {
 			return err
 		}
 	}
@@ -178,27 +179,27 @@ func (c *stillCase) run(seed uint64, life uint8, sum *stillResult) error {
 	if c.oldLevels {
 		dc.SL = func(int, int) ib.SL { return 0 }
 	}
-	b, err := newDataBed(f, sim.Config{Seed: seed, HopLatency: hopLatency, SMALatency: smaLatency},
+	b, err := bed.NewData(f, sim.Config{Seed: seed, HopLatency: hopLatency, SMALatency: smaLatency},
 		lashConfig(life), dc)
 	if err != nil {
 		return err
 	}
-	b.cap(hostGbps)
-	if err := b.addSix(c.saturated); err != nil {
+	b.Cap(bed.HostGbps)
+	if err := addSix(b, c.saturated); err != nil {
 		return err
 	}
-	began := b.e.Now()
-	sum.f, sum.lanes = f, b.m.Snap.Tables.NumVLs
-	b.run(100 * time.Microsecond)
-	sum.most = append(sum.most, total(b.measure(400*time.Microsecond)))
-	b.run(19500 * time.Microsecond)
+	began := b.Engine.Now()
+	sum.f, sum.lanes = f, b.Manager.Snap.Tables.NumVLs
+	b.Run(100 * time.Microsecond)
+	sum.most = append(sum.most, bed.Total(b.Measure(400*time.Microsecond)))
+	b.Run(19500 * time.Microsecond)
 	span := 10 * time.Millisecond
 	if c.limits {
 		span = 3 * dataplane.LifeOf(life).Duration()
 	}
-	sum.total = append(sum.total, total(b.measure(span)))
-	sum.lost += limited(&b.e.Stats().Dropped)
-	if d := b.e.Deadlock(); d != nil {
+	sum.total = append(sum.total, bed.Total(b.Measure(span)))
+	sum.lost += limited(&b.Engine.Stats().Dropped)
+	if d := b.Engine.Deadlock(); d != nil {
 		after := (d.At - began).Duration()
 		if sum.stood == 0 || after < sum.soonest {
 			sum.soonest = after
@@ -206,11 +207,11 @@ func (c *stillCase) run(seed uint64, life uint8, sum *stillResult) error {
 		sum.lasted = max(sum.lasted, after)
 		sum.stood++
 		sum.cycle = d
-		if err := b.witness(d); err != nil {
+		if err := witness(b, d); err != nil {
 			sum.bad = err
 		}
 	}
-	return b.e.Check()
+	return b.Engine.Check()
 }
 
 // limited is how many packets were discarded for their time in a switch.
@@ -222,8 +223,8 @@ func limited(lost *[dataplane.NumCauses]uint64) uint64 {
 // graph: each lies behind the output that the one before waits for, on its lane,
 // and that output is the entry of its head. A verifier that has never seen the
 // traffic must find the same circle for hosts that all use level 0.
-func (b *dataBed) witness(d *dataplane.Deadlock) error {
-	s, f := b.m.Snap, b.c.Fabric
+func witness(b *bed.Data, d *dataplane.Deadlock) error {
+	s, f := b.Manager.Snap, b.Cluster.Fabric
 	waits := map[check.Hop]bool{}
 	for i, w := range d.Cycle {
 		next := d.Cycle[(i+1)%len(d.Cycle)]
@@ -320,36 +321,36 @@ func (c *cutCase) run(seed uint64, span time.Duration, sum *cutResult) error {
 	if err != nil {
 		return err
 	}
-	b, err := newDataBed(f, sim.Config{Seed: seed, HopLatency: hopLatency, SMALatency: smaLatency}, c.config(),
+	b, err := bed.NewData(f, sim.Config{Seed: seed, HopLatency: hopLatency, SMALatency: smaLatency}, c.config(),
 		deadlockConfig(seed))
 	if err != nil {
 		return err
 	}
-	b.cap(hostGbps)
-	if err := b.addSix(false); err != nil {
+	b.Cap(bed.HostGbps)
+	if err := addSix(b, false); err != nil {
 		return err
 	}
-	b.run(2 * time.Millisecond)
-	sum.before = append(sum.before, total(b.measure(4*time.Millisecond)))
+	b.Run(2 * time.Millisecond)
+	sum.before = append(sum.before, bed.Total(b.Measure(4*time.Millisecond)))
 	if c.learn > 0 {
-		b.repath(c.learn)
+		b.Repath(c.learn)
 	}
-	b.m.Notices = b.m.Notices[:0]
-	if err := b.c.Sim.LinkDown("S2", 2); err != nil {
+	b.Manager.Notices = b.Manager.Notices[:0]
+	if err := b.Cluster.Sim.LinkDown("S2", 2); err != nil {
 		return err
 	}
 	if !c.published() {
 		span = plannedSpan
 	}
-	least := hostGbps
+	least := bed.HostGbps
 	var rates []float64
 	for range cutSteps {
-		x := b.measure(span / cutSteps)
-		rates = append(rates, total(x))
+		x := b.Measure(span / cutSteps)
+		rates = append(rates, bed.Total(x))
 		for _, k := range untouched {
 			least = min(least, x[k])
 		}
-		for cause, n := range b.e.Stats().Dropped {
+		for cause, n := range b.Engine.Stats().Dropped {
 			sum.lost[cause] += n
 		}
 	}
@@ -357,12 +358,12 @@ func (c *cutCase) run(seed uint64, span time.Duration, sum *cutResult) error {
 		sum.steps = rates
 	}
 	sum.least = append(sum.least, least)
-	sum.after = append(sum.after, average(rates[len(rates)/2:]))
-	if b.e.Deadlock() != nil {
+	sum.after = append(sum.after, bed.Average(rates[len(rates)/2:]))
+	if b.Engine.Deadlock() != nil {
 		sum.stood++
 	}
-	sum.note(b.m.Notices)
-	return b.e.Check()
+	sum.note(b.Manager.Notices)
+	return b.Engine.Check()
 }
 
 // note takes what the manager said about its plan.
@@ -386,5 +387,3 @@ func (r *cutResult) note(list []sm.Notice) {
 		r.broken++
 	}
 }
-
-func average(x []float64) float64 { return total(x) / float64(max(len(x), 1)) }

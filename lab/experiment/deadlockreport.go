@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"heddle/lab/experiment/bed"
 	"heddle/report"
 	"heddle/sim/dataplane"
 )
@@ -51,7 +52,7 @@ func (r *deadlockResults) report() *report.Report {
 			"Then the cable between S2 and S5 is cut. Source model: each host sends at random times (Poisson), "+
 			"%.2f Gb/s in the mean, %.0f %% of half a cable; at most %d packets wait at a host, the excess "+
 			"is lost. %d runs of each line, with seeds from %d on. "+
-			"Rates are Gb/s of payload, of all six flows together unless said.", hostGbps, sixFlows, ringOffer(),
+			"Rates are Gb/s of payload, of all six flows together unless said.", bed.HostGbps, sixFlows, ringOffer(),
 			100*ringShare, deadlockConfig(0).SourceQueue, r.runs, r.seed),
 		Sections: []report.Section{
 			r.settings(), r.stillSection(), r.cycleSection(), r.cutSection(),
@@ -108,7 +109,7 @@ func (r *deadlockResults) stillSection() report.Section {
 	}
 	for i, c := range r.still {
 		row := []any{
-			stillCases[i].name, c.lanes, average(c.most), slices.Min(c.total), slices.Max(c.total),
+			stillCases[i].name, c.lanes, bed.Average(c.most), slices.Min(c.total), slices.Max(c.total),
 			c.stood, nil, nil, int(c.lost),
 		}
 		if c.stood > 0 {
@@ -135,8 +136,8 @@ func (r *deadlockResults) stillSection() report.Section {
 		{
 			What: "with limits it goes on, below 1 %", Published: "below 1 % (Paper I, Figure 9)",
 			Measured: fmt.Sprintf("%.3g %%, %d packets discarded by limits",
-				100*slices.Max(lim.total)/average(ring.total), lim.lost),
-			Holds: slices.Max(lim.total) > 0 && slices.Max(lim.total) < 0.01*average(ring.total),
+				100*slices.Max(lim.total)/bed.Average(ring.total), lim.lost),
+			Holds: slices.Max(lim.total) > 0 && slices.Max(lim.total) < 0.01*bed.Average(ring.total),
 		},
 	}
 	return s
@@ -198,8 +199,8 @@ func (r *deadlockResults) cutSection() report.Section {
 	}
 	for i, c := range r.cut {
 		s.Table.Rows = append(s.Table.Rows, []any{
-			cutCases[i].name, c.plan, average(c.before), average(c.after),
-			100 * average(c.after) / average(c.before), slices.Min(c.least), c.stood, c.risk, c.broken,
+			cutCases[i].name, c.plan, bed.Average(c.before), bed.Average(c.after),
+			100 * bed.Average(c.after) / bed.Average(c.before), slices.Min(c.least), c.stood, c.risk, c.broken,
 			int(c.lost[dataplane.Inactive] + c.lost[dataplane.LostOnWire] + c.lost[dataplane.BadEnd]),
 			int(c.lost[dataplane.NoRoute]), int(limited(&c.lost)),
 		})
@@ -210,8 +211,8 @@ func (r *deadlockResults) cutSection() report.Section {
 
 func (r *deadlockResults) publishedClaims() []report.Claim {
 	lim, none, rep, stuck := &r.cut[cutLimits], &r.cut[cutNone], &r.cut[cutRepath], &r.cut[cutRepathNone]
-	ring := average(r.still[stillRing].total)
-	share := func(c *cutResult) float64 { return 100 * slices.Max(c.after) / average(c.before) }
+	ring := bed.Average(r.still[stillRing].total)
+	share := func(c *cutResult) float64 { return 100 * slices.Max(c.after) / bed.Average(c.before) }
 	return []report.Claim{
 		{
 			What: "P1.5: total after the cut, hosts keep their levels, limits", Published: "below 1 %",
@@ -224,21 +225,21 @@ func (r *deadlockResults) publishedClaims() []report.Claim {
 		{
 			What:      "hosts repath: the ring's level comes back, with limits (P1.6 for streams)",
 			Published: "most of the bandwidth",
-			Measured: fmt.Sprintf("%.3g of %.3g Gb/s in %v, %.3g at last", average(rep.after), ring, r.span,
+			Measured: fmt.Sprintf("%.3g of %.3g Gb/s in %v, %.3g at last", bed.Average(rep.after), ring, r.span,
 				atEnd(rep.steps)),
 			Holds: atEnd(rep.steps) > 0.95*ring,
 		},
 		{
 			What:      "hosts repath, without limits: what holds the circle is on the old lane and stays",
 			Published: "not considered",
-			Measured:  fmt.Sprintf("%.3g of %.3g Gb/s: the flow that changed its lane", average(stuck.after), ring),
-			Holds:     average(stuck.after) < 0.5*ring,
+			Measured:  fmt.Sprintf("%.3g of %.3g Gb/s: the flow that changed its lane", bed.Average(stuck.after), ring),
+			Holds:     bed.Average(stuck.after) < 0.5*ring,
 		},
 	}
 }
 
 func (r *deadlockResults) plannedClaims() []report.Claim {
-	ring := average(r.still[stillRing].total)
+	ring := bed.Average(r.still[stillRing].total)
 	touched := slices.Min(r.cut[cutStrict].before) / 12 // half of a flow's rate
 	stands := func(k int, what string) report.Claim {
 		c := &r.cut[k]
@@ -258,16 +259,16 @@ func (r *deadlockResults) plannedClaims() []report.Claim {
 		stands(cutStrict, "strict, hosts repath in time"),
 		{
 			What: "strict, hosts repath in time: the ring's level", Published: "-",
-			Measured: fmt.Sprintf("%.3g of %.3g Gb/s", average(strict.after), ring),
-			Holds:    average(strict.after) > 0.95*ring,
+			Measured: fmt.Sprintf("%.3g of %.3g Gb/s", bed.Average(strict.after), ring),
+			Holds:    bed.Average(strict.after) > 0.95*ring,
 		},
 		stands(cutStrictKeep, "strict, no host ever repaths, and the manager knows"),
 		{
 			What: "then the flows that the cut does not touch go on, and switches discard of the others what could " +
 				"close the circle", Published: "-",
-			Measured: fmt.Sprintf("%.3g Gb/s; pairs stay broken in %d of %d runs", average(keep.after), keep.broken,
+			Measured: fmt.Sprintf("%.3g Gb/s; pairs stay broken in %d of %d runs", bed.Average(keep.after), keep.broken,
 				r.runs),
-			Holds: average(keep.after) > 0.9*4*ringOffer() && keep.broken == 0,
+			Holds: bed.Average(keep.after) > 0.9*4*ringOffer() && keep.broken == 0,
 		},
 		stands(cutStrictNone, "the same without limits"),
 		stands(cutStrictAgainst, "strict, no host repaths, against the setting"),

@@ -9,34 +9,10 @@ import (
 	"heddle/fabric"
 	"heddle/report"
 	"heddle/route"
-	"heddle/route/engine/dnup"
-	"heddle/route/engine/dor"
-	"heddle/route/engine/ftree"
-	"heddle/route/engine/lash"
-	"heddle/route/engine/minhop"
-	"heddle/route/engine/nue"
-	"heddle/route/engine/sssp"
-	"heddle/route/engine/torus"
-	"heddle/route/engine/updn"
-	"heddle/route/engine/vftree"
+	"heddle/route/engine/all"
 	"heddle/traffic"
 	"heddle/traffic/study"
 )
-
-// comparedEngines are the engines of Engines.
-var comparedEngines = []route.Engine{
-	minhop.Engine{},
-	updn.Engine{},
-	dnup.Engine{},
-	ftree.Engine{},
-	vftree.Engine{},
-	dor.Engine{},
-	torus.Engine{},
-	sssp.Engine{},
-	sssp.DFEngine{},
-	lash.Engine{},
-	nue.Engine{},
-}
 
 // enginePatterns are what hosts send in Engines. Sources wait rather than lose
 // packets, so that what is accepted is what the routes carry.
@@ -144,7 +120,7 @@ func (o *Options) engineSection(name string, f *fabric.Fabric, span time.Duratio
 		s.Table.Columns = append(s.Table.Columns, spec.Kind.String()+", accepted")
 	}
 	s.Table.Columns = append(s.Table.Columns, "worst flow", "stood still")
-	for _, e := range comparedEngines {
+	for _, e := range all.Engines() {
 		row := []any{e.Name(), "-", ""}
 		worst, still := "-", 0
 		for i, p := range enginePatterns {

@@ -1,6 +1,10 @@
 package experiment
 
-import "testing"
+import (
+	"testing"
+
+	"heddle/route/engine/all"
+)
 
 // TestEngines: on small fabrics every engine has a row, those made for trees carry a shift without
 // loss, and routes that are proved never stand still. minhop stands still on the torus.
@@ -18,7 +22,7 @@ func TestEngines(t *testing.T) {
 			}
 			at[s.Title][row[0].(string)] = row
 		}
-		if len(at[s.Title]) != len(comparedEngines) {
+		if len(at[s.Title]) != len(all.Engines()) {
 			t.Errorf("%s: %d engines", s.Title, len(at[s.Title]))
 		}
 		for _, c := range s.Claim {

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	eventheap "heddle/internal/heap"
+
+	"heddle/lab/experiment/bed"
 )
 
 // floodHost is a flooder of the paper's Table II: what a query costs of its processor.
@@ -160,7 +162,7 @@ func (m *floodModel) figures(each time.Duration) (r modelRound) {
 		list = append(list, ms(d))
 	}
 	slices.Sort(list)
-	r.mean, r.median, r.dev = average(list), list[len(list)/2], deviation(list)
+	r.mean, r.median, r.dev = bed.Average(list), list[len(list)/2], deviation(list)
 	return r
 }
 
@@ -176,7 +178,7 @@ func (h floodHost) alone(instances int, seed uint64) float64 {
 
 // deviation is the standard deviation.
 func deviation(x []float64) float64 {
-	mean, sum := average(x), 0.0
+	mean, sum := bed.Average(x), 0.0
 	for _, v := range x {
 		sum += (v - mean) * (v - mean)
 	}

@@ -7,8 +7,8 @@ import (
 	"heddle/fabric"
 	"heddle/ib"
 	"heddle/lab"
+	"heddle/lab/experiment/bed"
 	"heddle/sa"
-	"heddle/sim"
 	"heddle/sim/dataplane"
 	"heddle/sim/host/program"
 	"heddle/sim/host/repath"
@@ -29,39 +29,7 @@ func newHostBed(f *fabric.Fabric, cfg sm.Config, dc dataplane.Config, hc lab.Hos
 
 // newSignalBed is newHostBed with an SA as configured.
 func newSignalBed(f *fabric.Fabric, cfg sm.Config, sac sa.Config, dc dataplane.Config, hc lab.HostConfig) (*hostBed, error) {
-	c, err := lab.NewCluster(f, sim.Config{
-		Seed: dc.Seed, HopLatency: hopLatency, SMALatency: smaLatency, Carriage: sim.Apart,
-	})
-	if err != nil {
-		return nil, err
-	}
-	node := ""
-	for i := range f.Nodes {
-		if f.Nodes[i].IsSwitch() {
-			node = f.Nodes[i].ID
-			break
-		}
-	}
-	m, err := c.Attach(node, cfg, nil)
-	if err != nil {
-		return nil, err
-	}
-	m.ServeSA(sac, sa.Options{})
-	if err := m.Start(); err != nil {
-		return nil, err
-	}
-	if err := c.RunUntil(settle, func() bool { return m.Up() && m.Idle() }); err != nil {
-		return nil, err
-	}
-	l, err := lab.Load(c, m, dc)
-	if err != nil {
-		return nil, err
-	}
-	rate := dataplane.Cap(hostGbps, dataPayload, dataBytes)
-	for h := range l.Engine.NumHosts() {
-		l.Engine.SetCaps(h, rate, rate)
-	}
-	hosts, err := l.StartHosts(hc)
+	l, hosts, err := bed.StartHosts(f, bed.HostOptions{SM: cfg, SA: sac, Data: dc, Hosts: hc})
 	if err != nil {
 		return nil, err
 	}
@@ -85,12 +53,12 @@ func hostConfig(deaf bool, method repath.Method) lab.HostConfig {
 
 // streams starts flows between hosts: messages of one packet at random times, which
 // offer ringShare of half a cable, as streams of the deadlock experiment do.
-func (b *hostBed) streams(flows []flow, seed uint64) ([]*lab.Stream, error) {
+func (b *hostBed) streams(flows []bed.Flow, seed uint64) ([]*lab.Stream, error) {
 	var list []*lab.Stream
-	half := 2 * dataplane.LinkRate(ib.Width4x, ib.SpeedDDR).Time(dataBytes)
+	half := 2 * dataplane.LinkRate(ib.Width4x, ib.SpeedDDR).Time(bed.Bytes)
 	for _, f := range flows {
-		s, err := b.hosts[f.src-1].Stream(b.hosts[f.dst-1], program.Stream{
-			Bytes: dataPayload, Depth: 32, Gap: dataplane.Time(float64(half) / ringShare), Seed: seed,
+		s, err := b.hosts[f[0]-1].Stream(b.hosts[f[1]-1], program.Stream{
+			Bytes: bed.Payload, Depth: 32, Gap: dataplane.Time(float64(half) / ringShare), Seed: seed,
 		})
 		if err != nil {
 			return nil, err

@@ -8,6 +8,7 @@ import (
 	"heddle/fabric"
 	"heddle/ib"
 	"heddle/ib/smp"
+	"heddle/lab/experiment/bed"
 	"heddle/mad"
 	"heddle/sim/dataplane"
 	"heddle/sim/host/adapter"
@@ -63,7 +64,7 @@ func makePart(hosts []*adapter.Adapter, part int, clock func() time.Duration) (u
 			began = clock()
 		}
 		a := hosts[(part*n+i)/listTimed%len(hosts)]
-		if _, err := a.Connect(adapter.Options{MTU: dataPayload, Window: 64}, &program.Sink{}); err != nil {
+		if _, err := a.Connect(adapter.Options{MTU: bed.Payload, Window: 64}, &program.Sink{}); err != nil {
 			return 0, err
 		}
 	}
@@ -117,7 +118,7 @@ func (x *handlerCosts) run(seed uint64) error {
 		}
 		// A message now and then: the connection is used, and no cable is full.
 		f := sixFlows[i]
-		s, err := b.hosts[f.src-1].Stream(b.hosts[f.dst-1], program.Stream{Bytes: dataPayload, Depth: 4, Gap: 50 * dataplane.Microsecond, Seed: seed})
+		s, err := b.hosts[f[0]-1].Stream(b.hosts[f[1]-1], program.Stream{Bytes: bed.Payload, Depth: 4, Gap: 50 * dataplane.Microsecond, Seed: seed})
 		if err != nil {
 			return err
 		}

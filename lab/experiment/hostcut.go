@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"heddle/lab"
+	"heddle/lab/experiment/bed"
 	"heddle/sim/host/rc"
 	"heddle/sim/host/repath"
 	"heddle/sm"
@@ -89,7 +90,7 @@ func (c *hostCut) run(seed uint64, sum *hostCutResult) error {
 		return err
 	}
 	b.Run(2 * time.Millisecond)
-	sum.before = append(sum.before, total(b.rates(list, 6*time.Millisecond)))
+	sum.before = append(sum.before, bed.Total(b.rates(list, 6*time.Millisecond)))
 	cut := b.Sim.Now()
 	if !c.ring {
 		if err := b.Sim.LinkDown("S2", 2); err != nil {
@@ -102,12 +103,12 @@ func (c *hostCut) run(seed uint64, sum *hostCutResult) error {
 	b.Sim.Data().ResetStats()
 	var steps []float64
 	for range cutSteps {
-		steps = append(steps, total(b.rates(list, hostSpan/cutSteps)))
+		steps = append(steps, bed.Total(b.rates(list, hostSpan/cutSteps)))
 	}
 	if len(sum.steps) == 0 {
 		sum.steps = steps
 	}
-	sum.after = append(sum.after, average(steps[3*len(steps)/4:]))
+	sum.after = append(sum.after, bed.Average(steps[3*len(steps)/4:]))
 	last := sum.after[len(sum.after)-1]
 	if b.Engine.Deadlock() != nil {
 		sum.stood++

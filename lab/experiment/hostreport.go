@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"heddle/lab/experiment/bed"
 	"heddle/report"
 	"heddle/sim/dataplane"
 	"heddle/sim/host/rc"
@@ -21,7 +22,7 @@ func (r *hostResults) report() *report.Report {
 			"by host. Hosts have reliable connections (window %d packets, transport timer %v, %d retries), a client "+
 			"of the SA, subscriptions to notices 64, 65, 68 and 69, and a repath handler. The manager routes with "+
 			"lash and runs in the first switch. Then the cable between S2 and S5 is cut, and lash takes a second "+
-			"lane. Published: ConnectX adapters and OpenSM 3.2.5.", hostGbps, hc.Options.Window,
+			"lane. Published: ConnectX adapters and OpenSM 3.2.5.", bed.HostGbps, hc.Options.Window,
 			rc.AckTimeout(hc.Sender.Timeout), hc.Sender.Retries),
 		Sections: []report.Section{
 			r.settings(), r.listSection(), r.handlerSection(), r.cutSection(), r.timeline(),
@@ -46,8 +47,8 @@ func (r *hostResults) settings() report.Section {
 		setting{"to take a record", c.Record.String(), "-", "input"},
 		setting{"ARMED before migrating", k.Repath.Hold.String(), "-", "so that the peer is ARMED too"},
 		setting{"not ARMED: drained after", k.Repath.ArmLimit.String(), "-", "the peer does not rearm"},
-		setting{"traffic", fmt.Sprintf("%v, a message of %d bytes every %.2f µs in the mean", sixFlows, dataPayload,
-			float64(2*dataBytes)/2/ringShare/1000), "-", "Paper I's Table I is lost: Paper II's list"},
+		setting{"traffic", fmt.Sprintf("%v, a message of %d bytes every %.2f µs in the mean", sixFlows, bed.Payload,
+			float64(2*bed.Bytes)/2/ringShare/1000), "-", "Paper I's Table I is lost: Paper II's list"},
 		setting{"datagrams", "take no lanes", "-", "queries and Reports do not wait behind packets"},
 	)
 	return settingsSection(list)
@@ -126,7 +127,7 @@ func (r *hostResults) cutSection() report.Section {
 	for i := range r.cut {
 		c := &r.cut[i]
 		s.Table.Rows = append(s.Table.Rows, []any{
-			hostCuts[i].name, average(c.before), slices.Min(c.after), slices.Max(c.after), c.stood, int(c.notices), int(c.queries),
+			hostCuts[i].name, bed.Average(c.before), slices.Min(c.after), slices.Max(c.after), c.stood, int(c.notices), int(c.queries),
 			int(c.handler.Migrated), int(c.handler.Drained), ms(c.repathed), c.failed, int(c.counts.Repeats), int(c.counts.Timeouts),
 			ms(c.gap), int(c.discarded),
 		})
@@ -136,7 +137,7 @@ func (r *hostResults) cutSection() report.Section {
 }
 
 func (r *hostResults) cutClaims() []report.Claim {
-	ring := average(r.cut[hostRing].after)
+	ring := bed.Average(r.cut[hostRing].after)
 	var bad error
 	for i := range r.cut {
 		if r.cut[i].bad != nil {
@@ -156,7 +157,7 @@ func (r *hostResults) cutClaims() []report.Claim {
 			Holds: slices.Min(c.after) >= 0.95*ring && c.failed == 0,
 		}
 	}
-	share := func(k int) float64 { return 100 * slices.Max(r.cut[k].after) / average(r.cut[k].before) }
+	share := func(k int) float64 { return 100 * slices.Max(r.cut[k].after) / bed.Average(r.cut[k].before) }
 	keep, none, locks := &r.cut[hostKeep], &r.cut[hostKeepNone], &r.cut[hostMigrateNone]
 	return []report.Claim{
 		{

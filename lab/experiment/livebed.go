@@ -7,6 +7,7 @@ import (
 	"heddle/fabric"
 	"heddle/ib"
 	"heddle/lab"
+	"heddle/lab/experiment/bed"
 	"heddle/sim"
 	"heddle/sim/dataplane"
 	"heddle/sim/host/adapter"
@@ -60,7 +61,7 @@ func newLiveBed(way hypervisor.Way, seed uint64, scale int) (*liveBed, error) {
 		return nil, err
 	}
 	h.Manager.JobTime = lab.LoadedJob / time.Duration(scale)
-	rate := dataplane.Cap(liveGbps, dataPayload, dataBytes)
+	rate := dataplane.Cap(liveGbps, bed.Payload, bed.Bytes)
 	for i := range liveHosts {
 		h.Engine.SetCaps(i, rate, rate)
 		h.Adapters[i].Loopback = rate
@@ -74,7 +75,7 @@ func liveConfig() sm.Config { return lab.DefaultConfig() }
 // options and sender are those of connections. In compressed time the transport timer is
 // that of a code of so many fewer, which is not quite a hundredth.
 func (b *liveBed) options() adapter.Options {
-	return adapter.Options{MTU: dataPayload, Window: 256, AckEvery: 32}
+	return adapter.Options{MTU: bed.Payload, Window: 256, AckEvery: 32}
 }
 
 func (b *liveBed) sender() rc.Sender {
@@ -116,7 +117,7 @@ func (b *liveBed) watch(m *lab.Machine, to int, c hypervisor.Config, every time.
 
 // pulse is a stream that shows outages: a small message every so often.
 func (b *liveBed) pulse(seed uint64) program.Stream {
-	return program.Stream{Bytes: dataPayload, Depth: 64, Gap: dataplane.FromDuration(livePulse), Seed: seed}
+	return program.Stream{Bytes: bed.Payload, Depth: 64, Gap: dataplane.FromDuration(livePulse), Seed: seed}
 }
 
 // livePulse is the mean time between two messages of a pulse.

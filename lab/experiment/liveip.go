@@ -4,14 +4,10 @@ import (
 	"fmt"
 	"time"
 
-	"heddle/fabric"
-	"heddle/ib"
 	"heddle/lab"
 	"heddle/report"
 	"heddle/sa"
-	"heddle/sim"
 	"heddle/sim/host/ipoib"
-	"heddle/vm"
 )
 
 // What Paper V measured of IPoIB, in Gb/s, and of the processor in per cent: inputs here.
@@ -109,41 +105,12 @@ func (x *liveIP) migrate(l *ipLine, seed uint64, first bool) error {
 // newIPBed is the test bed with IPoIB on shared ports, and the manager in a node of its
 // own.
 func newIPBed(seed uint64) (*lab.IPNet, error) {
-	b := &fabric.Builder{Width: ib.Width4x, Speed: ib.SpeedQDR}
-	s := b.AddSwitch("S", liveHosts+1)
-	var nodes []string
-	for i := range liveHosts {
-		nodes = append(nodes, fmt.Sprintf("Host %c", 'A'+i))
-		b.Connect(s, i+1, b.AddCA(nodes[i], 1), 1)
-	}
-	b.Connect(s, liveHosts+1, b.AddCA("M", 1), 1)
-	f, err := b.Build()
-	if err != nil {
-		return nil, err
-	}
-	c, err := lab.NewCluster(f, sim.Config{Seed: seed, HopLatency: hopLatency, SMALatency: smaLatency})
-	if err != nil {
-		return nil, err
-	}
-	m, err := c.Attach("M", liveConfig(), nil)
-	if err != nil {
-		return nil, err
-	}
 	cfg := lab.IPDefaults()
 	cfg.CPU = ipCPU * nanosecondsOfCPU / (ipRate * 1e9 / 8)
-	n, err := lab.NewIPNet(c, m, cfg, nodes...)
+	n, err := newVMNet(liveHosts, cfg, liveConfig(), sa.Defaults().Signal, seed)
 	if err != nil {
 		return nil, err
 	}
-	m.ServeSA(sa.Defaults(), sa.Options{})
-	m.ServeVMs(vm.Defaults())
-	if err := m.Start(); err != nil {
-		return nil, err
-	}
-	if err := c.RunUntil(settle, func() bool { return m.Up() && m.Idle() }); err != nil {
-		return nil, err
-	}
-	m.JobTime = lab.LoadedJob
 	return n, n.Subscribe()
 }
 

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"heddle/ib"
+	"heddle/lab/experiment/bed"
 	"heddle/mad"
 	"heddle/report"
 	"heddle/sim/host/adapter"
@@ -184,7 +185,7 @@ func unanswered(cfg comm.Config) (took time.Duration, tries int, err error) {
 	if err != nil {
 		return 0, 0, err
 	}
-	qp, err := hosts[0].Connect(adapter.Options{MTU: dataPayload, Window: 1}, &program.Sink{})
+	qp, err := hosts[0].Connect(adapter.Options{MTU: bed.Payload, Window: 1}, &program.Sink{})
 	if err != nil {
 		return 0, 0, err
 	}

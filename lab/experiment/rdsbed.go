@@ -9,6 +9,7 @@ import (
 	"heddle/ib/cm"
 	ibsa "heddle/ib/sa"
 	"heddle/lab"
+	"heddle/lab/experiment/bed"
 	"heddle/mad"
 	"heddle/sa"
 	"heddle/sim"
@@ -265,7 +266,7 @@ func (n *rdsNode) start(peer *rdsNode) { n.link(peer).conn.Start(n.b.now()) }
 
 // open makes a queue pair.
 func (l *rdsLink) open() (err error) {
-	l.qp, err = l.n.b.qps.Connect(adapter.Options{MTU: dataPayload, Window: 1, Peer: l.peer.gid}, &program.Sink{})
+	l.qp, err = l.n.b.qps.Connect(adapter.Options{MTU: bed.Payload, Window: 1, Peer: l.peer.gid}, &program.Sink{})
 	if err == nil {
 		l.n.b.of[l.qp] = l
 	}

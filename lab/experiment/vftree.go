@@ -3,6 +3,7 @@ package experiment
 import (
 	"fmt"
 
+	"heddle/lab/experiment/bed"
 	"heddle/report"
 )
 
@@ -27,7 +28,7 @@ func vftreeWith(o Options, lanes, spots []int) (*report.Report, error) {
 		sizes = []int{648}
 	}
 	for _, hosts := range sizes {
-		trees, err := hotTrees(hosts)
+		trees, err := bed.Trees(hosts)
 		if err != nil {
 			return nil, err
 		}
@@ -75,11 +76,13 @@ type bedResult [][2][]float64
 func (f *bedFigure) run(seed uint64) (bedResult, error) {
 	r := make(bedResult, len(f.lines))
 	for i, l := range f.lines {
-		for k, x := range []buffers{wide, narrow} {
-			run := bedRun{f.fabric, l.engine, l.lanes, l.byHand, f.flows, x}
+		for k, x := range []bed.Buffers{bed.Wide(), bed.Narrow()} {
+			run := bed.Run{
+				Fabric: f.fabric, Engine: l.engine, Lanes: l.lanes, ByHand: l.byHand, Flows: f.flows, Buffers: x,
+			}
 			var err error
-			if r[i][k], err = run.rates(seed); err != nil {
-				return nil, fmt.Errorf("figure %s, %s: %w", l.figure, x.name, err)
+			if r[i][k], err = run.Rates(seed); err != nil {
+				return nil, fmt.Errorf("figure %s, %s: %w", l.figure, x.Name, err)
 			}
 		}
 	}

@@ -5,6 +5,8 @@ import (
 	"reflect"
 	"runtime"
 	"testing"
+
+	"heddle/lab/experiment/bed"
 )
 
 // TestVFTree: test beds as published, and Figure 10 on trees of 72 hosts.
@@ -33,7 +35,7 @@ func TestVFTreeFull(t *testing.T) {
 
 // TestHotRunWorkers: how many processors there are does not matter.
 func TestHotRunWorkers(t *testing.T) {
-	trees, err := hotTrees(72)
+	trees, err := bed.Trees(72)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 
+	"heddle/lab/experiment/bed"
 	"heddle/report"
 	"heddle/sim/dataplane"
 )
@@ -26,7 +27,7 @@ var slotModel = map[[2]int]float64{
 }
 
 // at is the result of a point.
-func (r *vftreeResults) at(t hotTree, spots, lanes int, queue dataplane.Sharing) *hotResult {
+func (r *vftreeResults) at(t bed.Tree, spots, lanes int, queue dataplane.Sharing) *hotResult {
 	i := find(r.points, t, lanes, spots, queue)
 	if i < 0 {
 		return nil
@@ -34,9 +35,9 @@ func (r *vftreeResults) at(t hotTree, spots, lanes int, queue dataplane.Sharing)
 	return &r.hot[i]
 }
 
-func (r *vftreeResults) hotSection(t hotTree) report.Section {
+func (r *vftreeResults) hotSection(t bed.Tree) report.Section {
 	figure, half := "Figure 10a", 0
-	if t.half {
+	if t.Half {
 		figure, half = "Figure 10b", 1
 	}
 	s := report.Section{
@@ -50,7 +51,7 @@ func (r *vftreeResults) hotSection(t hotTree) report.Section {
 			"no hot spot", "bound", "gain, %", "cold", "cold gain, %", "published gain, %",
 		}},
 	}
-	full := t.hosts == 648 // the published trees
+	full := t.Hosts == 648 // the published trees
 	for i, p := range r.points {
 		if p.tree != t {
 			continue
@@ -77,7 +78,7 @@ func (r *vftreeResults) hotSection(t hotTree) report.Section {
 }
 
 // hotFigure is the table of a tree as a figure.
-func (r *vftreeResults) hotFigure(t hotTree) report.Section {
+func (r *vftreeResults) hotFigure(t bed.Tree) report.Section {
 	s := report.Section{
 		Title: fmt.Sprintf("Mean throughput by lanes, %v", &t),
 		Text:  "Shares of what a host can send.",
@@ -104,9 +105,9 @@ func (r *vftreeResults) hotFigure(t hotTree) report.Section {
 
 // coldSection compares with the published gains what a cold start gives if the queues
 // of all lanes are always full.
-func (r *vftreeResults) coldSection(t hotTree) report.Section {
+func (r *vftreeResults) coldSection(t bed.Tree) report.Section {
 	figure, half := "Figure 10a", 0
-	if t.half {
+	if t.Half {
 		figure, half = "Figure 10b", 1
 	}
 	s := report.Section{
@@ -134,7 +135,7 @@ func (r *vftreeResults) coldSection(t hotTree) report.Section {
 			}
 			row = append(row, gain(x.cold, base.cold), gain(x.steady, base.steady))
 			want, ok := publishedGains[half][[2]int{spots, l}]
-			if !ok || t.hosts != 648 {
+			if !ok || t.Hosts != 648 {
 				s.Table.Rows = append(s.Table.Rows, append(row, nil, nil))
 				continue
 			}
@@ -146,8 +147,8 @@ func (r *vftreeResults) coldSection(t hotTree) report.Section {
 			}
 		}
 	}
-	if t.hosts == 648 {
-		s.Claim = []report.Claim{claim(
+	if t.Hosts == 648 {
+		s.Claim = []report.Claim{bed.Claim(
 			fmt.Sprintf("P3.10 to P3.12: every published gain of %s agrees with a cold start of %d packet times", figure,
 				filledWindow),
 			"within 10 % of the throughput; window and source model are not published, and chosen here to agree",
@@ -159,13 +160,13 @@ func (r *vftreeResults) coldSection(t hotTree) report.Section {
 }
 
 // boundClaims are P3.13 and the source model.
-func (r *vftreeResults) boundClaims(t hotTree) (list []report.Claim) {
+func (r *vftreeResults) boundClaims(t bed.Tree) (list []report.Claim) {
 	for _, spots := range r.spots {
 		// The bound is for the mean of what hosts draw: of the packets that a hot spot
 		// takes in a window, three standard deviations.
 		chance := 3 / math.Sqrt(float64(hotWindow*r.runs*spots))
 		p := hotPoint{tree: t, spots: spots}
-		if t.half && p.bound() > 0.4 {
+		if t.Half && p.bound() > 0.4 {
 			continue // the missing roots bind, not the hot spot
 		}
 		v := r.at(t, spots, 1, lossy.queue).others / p.bound()
@@ -180,12 +181,12 @@ func (r *vftreeResults) boundClaims(t hotTree) (list []report.Claim) {
 	return append(list, report.Claim{
 		What:      fmt.Sprintf("V25: with one queue for all lanes at each host, %d lanes gain nothing", most),
 		Published: "source model not published", Measured: fmt.Sprintf("%.3f, on one lane %.3f", v, one),
-		Holds: near(v, one, 0.08),
+		Holds: bed.Near(v, one, 0.08),
 	})
 }
 
 // orderClaims say that more lanes bring more.
-func (r *vftreeResults) orderClaims(t hotTree) (list []report.Claim) {
+func (r *vftreeResults) orderClaims(t bed.Tree) (list []report.Claim) {
 	for _, spots := range r.spots {
 		var x []float64
 		for _, l := range r.lanes {
@@ -206,7 +207,7 @@ func (r *vftreeResults) orderClaims(t hotTree) (list []report.Claim) {
 		}
 		// On a small tree, seeds differ by as much as six lanes from eight.
 		rises, slack := x[len(x)-1] > x[0], 0.0
-		if t.hosts < 648 {
+		if t.Hosts < 648 {
 			slack = 0.01
 		}
 		for i := 1; i < len(x); i++ {
@@ -222,7 +223,7 @@ func (r *vftreeResults) orderClaims(t hotTree) (list []report.Claim) {
 }
 
 // gainClaims compare with what the paper says of its trees.
-func (r *vftreeResults) gainClaims(t hotTree, half int) (list []report.Claim) {
+func (r *vftreeResults) gainClaims(t bed.Tree, half int) (list []report.Claim) {
 	for _, spots := range r.spots {
 		for _, l := range r.lanes {
 			x, base := r.at(t, spots, l, lossy.queue), r.at(t, spots, r.lanes[0], lossy.queue)
@@ -236,15 +237,15 @@ func (r *vftreeResults) gainClaims(t hotTree, half int) (list []report.Claim) {
 					check = "P3.11"
 				}
 				steady, cold := 100*x.steady/base.steady-100, 100*x.cold/base.cold-100
-				list = append(list, claim(
+				list = append(list, bed.Claim(
 					fmt.Sprintf("%s, V28: gain of %d lanes, %d hot spots", check, l, spots),
 					fmt.Sprintf("%+.0f %%", want), steady >= want, "%+.0f %%; from a cold start %+.0f %%", steady, cold,
 				))
 			}
 			if want, ok := slotModel[[2]int{spots, l}]; ok && half == 0 {
-				list = append(list, claim(
+				list = append(list, bed.Claim(
 					fmt.Sprintf("V24, V26, V27: share with %d lanes, %d hot spots", l, spots),
-					fmt.Sprintf("- (a slot model: %.3f ± 10 %%)", want), near(x.steady, want, 0.1), "%.3f", x.steady,
+					fmt.Sprintf("- (a slot model: %.3f ± 10 %%)", want), bed.Near(x.steady, want, 0.1), "%.3f", x.steady,
 				))
 			}
 		}

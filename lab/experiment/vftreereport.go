@@ -2,9 +2,9 @@ package experiment
 
 import (
 	"fmt"
-	"math"
 	"slices"
 
+	"heddle/lab/experiment/bed"
 	"heddle/report"
 )
 
@@ -12,7 +12,7 @@ type vftreeResults struct {
 	seed         uint64
 	runs         int
 	lanes, spots []int
-	trees        []hotTree
+	trees        []bed.Tree
 	beds         []bedResult
 	rings        [][2]ringResult
 	points       []hotPoint
@@ -29,7 +29,7 @@ func (r *vftreeResults) report() *report.Report {
 			"lanes that it has written. Test beds: DDR, hosts that send and take %v Gb/s of payload, each flow "+
 			"with a queue of its own that is always full. "+
 			"Rates are Gb/s of payload. The drawings of the test beds are lost: they are rebuilt from flows, "+
-			"cable numbers and text. Congestion control (Figure 5b, check P3.2) is left out.", hostGbps),
+			"cable numbers and text. Congestion control (Figure 5b, check P3.2) is left out.", bed.HostGbps),
 		Sections: []report.Section{r.parameters()},
 	}
 	for i := range bedFigures {
@@ -44,7 +44,7 @@ func (r *vftreeResults) report() *report.Report {
 }
 
 func (r *vftreeResults) parameters() report.Section {
-	dc := wide.config(0, 1)
+	dc := bed.Wide().Config(0, 1)
 	row := func(name, value string) []any { return []any{name, value} }
 	return report.Section{
 		Title: "Parameters",
@@ -54,13 +54,13 @@ func (r *vftreeResults) parameters() report.Section {
 			row("switches", fmt.Sprintf("%v, %d packets of an input read at a time, %v, %v from head to head",
 				dc.Input, dc.Reads, dc.Choice, dc.SwitchDelay)),
 			row("buffers on test beds", fmt.Sprintf("'wide': %s, split among the lanes in use; 'narrow': %s, "+
-				"and a turn-round of credits of %v", wide.name, narrow.name, narrow.credit)),
-			row("windows on test beds", fmt.Sprintf("%v after %v", bedWindow, bedWarm)),
+				"and a turn-round of credits of %v", bed.Wide().Name, bed.Narrow().Name, bed.Narrow().Credit)),
+			row("windows on test beds", fmt.Sprintf("%v after %v", bed.Window, bed.Warm)),
 			row("rings", fmt.Sprintf("%d steps of each order, messages of %d KiB, a barrier after each step",
-				ringPatterns, ringPackets*dataPayload/1024)),
+				ringPatterns, ringPackets*bed.Payload/1024)),
 			row("Figure 10: cables and hosts", "QDR; hosts send and take at wire speed"),
 			row("Figure 10: buffers", fmt.Sprintf("%d packets a switch port, split among the lanes in use",
-				hotBuffer/packetBlocks)),
+				bed.TreeBuffer/bed.PacketBlocks())),
 			row("Figure 10: source model", lossy.name+"; for 'full' instead each lane always has a packet ready"),
 			row("Figure 10: windows", fmt.Sprintf("cold: the first %d packet times; steady: %d after %d; %d "+
 				"seeds from %d on", hotCold, hotWindow, hotWarm, r.runs, r.seed)),
@@ -85,7 +85,7 @@ func (r *vftreeResults) bedSection(i int) report.Section {
 			for _, v := range x {
 				row = append(row, v)
 			}
-			row = append(row, total(x))
+			row = append(row, bed.Total(x))
 		}
 		s.Table.Rows = append(s.Table.Rows, append(row, l.published))
 	}
@@ -93,43 +93,35 @@ func (r *vftreeResults) bedSection(i int) report.Section {
 	return s
 }
 
-// near reports whether x is at most the given part of want away from it.
-func near(x, want, part float64) bool { return math.Abs(x-want) <= part*want }
-
-// claim makes a claim; measured is a format.
-func claim(what, published string, holds bool, measured string, values ...any) report.Claim {
-	return report.Claim{What: what, Published: published, Measured: fmt.Sprintf(measured, values...), Holds: holds}
-}
-
 // pairClaims are about Figures 5 and 6: flows 1-5, 2-6, 7-6, 8-6.
 func pairClaims(r bedResult) []report.Claim {
 	one, two := r[0][0], r[1][0]
 	all := true
 	for _, v := range one {
-		all = all && near(v, 4.4, 0.12)
+		all = all && bed.Near(v, 4.4, 0.12)
 	}
 	return []report.Claim{
-		claim("P3.1: the victim on one lane", "≈ 4.5 Gb/s", one[0] <= 4.5, "%.2f", one[0]),
-		claim("P3.1: the victim on a lane of its own", "≈ 13 Gb/s", two[0] >= 12.5, "%.2f", two[0]),
-		claim("V33: all flows on one lane", "≈ 4.5 Gb/s; ± 12 % of 4.4", all, "%.2f", one),
-		claim("Figure 6: total, two lanes above one", "above", total(two) > total(one), "%.1f, %.1f", total(two), total(one)),
+		bed.Claim("P3.1: the victim on one lane", "≈ 4.5 Gb/s", one[0] <= 4.5, "%.2f", one[0]),
+		bed.Claim("P3.1: the victim on a lane of its own", "≈ 13 Gb/s", two[0] >= 12.5, "%.2f", two[0]),
+		bed.Claim("V33: all flows on one lane", "≈ 4.5 Gb/s; ± 12 % of 4.4", all, "%.2f", one),
+		bed.Claim("Figure 6: total, two lanes above one", "above", bed.Total(two) > bed.Total(one), "%.1f, %.1f", bed.Total(two), bed.Total(one)),
 	}
 }
 
 // leafClaims are about Figures 7a and 8: flows 1-5, 3-5, 6-5, 2-3, 4-1.
 func leafClaims(r bedResult) []report.Claim {
 	one, two, three := r[0][0], r[1][0], r[2][0]
-	gain := total(three) / total(one)
-	small := total(r[2][1]) / total(r[0][1])
+	gain := bed.Total(three) / bed.Total(one)
+	small := bed.Total(r[2][1]) / bed.Total(r[0][1])
 	victims := slices.Min([]float64{two[3], two[4], three[3], three[4]})
 	lot, fair := one[2]/one[0], three[2]/three[0]
 	return []report.Claim{
-		claim("P3.3: total, three lanes of vFtree to one", "+38 %", gain >= 1.38,
+		bed.Claim("P3.3: total, three lanes of vFtree to one", "+38 %", gain >= 1.38,
 			"%+.0f %%; with narrow buffers %+.0f %%", 100*gain-100, 100*small-100),
-		claim("P3.3: victims on lanes of their own", "≈ 7 Gb/s", victims >= 7,
+		bed.Claim("P3.3: victims on lanes of their own", "≈ 7 Gb/s", victims >= 7,
 			"%.2f and more; with narrow buffers %.2f", victims, min(r[1][1][3], r[2][1][3])),
-		claim("P3.4: 6-5 to 1-5 on one lane (parking lot)", "above 1", lot >= 1.8, "%.2f", lot),
-		claim("P3.4: the same with vFtree", "1", near(fair, 1, 0.05), "%.3f", fair),
+		bed.Claim("P3.4: 6-5 to 1-5 on one lane (parking lot)", "above 1", lot >= 1.8, "%.2f", lot),
+		bed.Claim("P3.4: the same with vFtree", "1", bed.Near(fair, 1, 0.05), "%.3f", fair),
 	}
 }
 
@@ -139,19 +131,19 @@ func overClaims(r bedResult) []report.Claim {
 	fair := true
 	for _, x := range [][]float64{three, four} {
 		for _, v := range x[:3] {
-			fair = fair && near(v, hostGbps/3, 0.05)
+			fair = fair && bed.Near(v, bed.HostGbps/3, 0.05)
 		}
 	}
-	t := []float64{total(one), total(two), total(three), total(four)}
+	t := []float64{bed.Total(one), bed.Total(two), bed.Total(three), bed.Total(four)}
 	return []report.Claim{
-		claim("P3.5: the victim 8-11 on one lane", "≈ 2.1 Gb/s", near(one[3], hostGbps/6, 0.1), "%.2f", one[3]),
-		claim("P3.5: on a lane of its own", "≈ 7.5 Gb/s", two[3] >= 7.5,
+		bed.Claim("P3.5: the victim 8-11 on one lane", "≈ 2.1 Gb/s", bed.Near(one[3], bed.HostGbps/6, 0.1), "%.2f", one[3]),
+		bed.Claim("P3.5: on a lane of its own", "≈ 7.5 Gb/s", two[3] >= 7.5,
 			"%.2f; with narrow buffers %.2f", two[3], r[1][1][3]),
-		claim("P3.6: contributors with three and four lanes", "≈ 4.5 Gb/s; a third of the hot spot's", fair,
+		bed.Claim("P3.6: contributors with three and four lanes", "≈ 4.5 Gb/s; a third of the hot spot's", fair,
 			"%.2f, %.2f", three[:3], four[:3]),
-		claim("P3.7: totals", "2 lanes > 4 > 3 > 1", t[1] > t[3] && t[3] > t[2] && t[2] > t[0],
+		bed.Claim("P3.7: totals", "2 lanes > 4 > 3 > 1", t[1] > t[3] && t[3] > t[2] && t[2] > t[0],
 			"%.1f, %.1f, %.1f, %.1f", t[1], t[3], t[2], t[0]),
-		claim("P3.7: three lanes of vFtree to one", "≈ +20 % (8/7, +14 %, is all that end ports allow)",
+		bed.Claim("P3.7: three lanes of vFtree to one", "≈ +20 % (8/7, +14 %, is all that end ports allow)",
 			t[2]/t[0] >= 1.14, "%+.1f %%", 100*t[2]/t[0]-100),
 	}
 }
@@ -178,8 +170,8 @@ func (r *vftreeResults) ringSection() report.Section {
 		bw, late := x[1].random/x[0].random, x[1].ping/x[0].ping
 		s.Claim = append(
 			s.Claim,
-			claim(t.check+": random ring", t.bw, bw >= t.wantBW, "%+.0f %%", 100*bw-100),
-			claim(t.check+": mean ping-pong latency", t.lat, late <= t.wantLate, "%+.0f %%", 100*late-100),
+			bed.Claim(t.check+": random ring", t.bw, bw >= t.wantBW, "%+.0f %%", 100*bw-100),
+			bed.Claim(t.check+": mean ping-pong latency", t.lat, late <= t.wantLate, "%+.0f %%", 100*late-100),
 		)
 	}
 	return s
@@ -198,9 +190,9 @@ func (r *vftreeResults) missing() report.Section {
 			"a lane's part of the buffer covers one packet, less than the round trip of credits",
 		},
 		{"total of Figure 7a", "+38 %", fmt.Sprintf("%+.0f %%; narrow %+.0f %%",
-			100*total(leaf[2][0])/total(leaf[0][0])-100, 100*total(leaf[2][1])/total(leaf[0][1])-100), "the same"},
+			100*bed.Total(leaf[2][0])/bed.Total(leaf[0][0])-100, 100*bed.Total(leaf[2][1])/bed.Total(leaf[0][1])-100), "the same"},
 		{
-			"total of Figure 7b", "≈ +20 %", fmt.Sprintf("%+.0f %%", 100*total(over[2][0])/total(over[0][0])-100),
+			"total of Figure 7b", "≈ +20 %", fmt.Sprintf("%+.0f %%", 100*bed.Total(over[2][0])/bed.Total(over[0][0])-100),
 			"end ports allow no more than 8/7",
 		},
 		{
@@ -223,7 +215,7 @@ func (r *vftreeResults) missing() report.Section {
 }
 
 // dropsMissing are lanes that bring less than fewer lanes do, by the paper.
-func (r *vftreeResults) dropsMissing(t hotTree) (rows [][]any) {
+func (r *vftreeResults) dropsMissing(t bed.Tree) (rows [][]any) {
 	steady := func(spots, lanes int) float64 {
 		if x := r.at(t, spots, lanes, lossy.queue); x != nil {
 			return x.steady
@@ -232,14 +224,14 @@ func (r *vftreeResults) dropsMissing(t hotTree) (rows [][]any) {
 	}
 	for _, spots := range r.spots {
 		one, two, six, eight := steady(spots, 1), steady(spots, 2), steady(spots, 6), steady(spots, 8)
-		if !t.half && spots > 1 && two > 0 {
+		if !t.Half && spots > 1 && two > 0 {
 			rows = append(rows, []any{
 				fmt.Sprintf("two lanes below one, %d hot spots, %v", spots, &t), "drops are mentioned (Figure 10a)",
 				fmt.Sprintf("%+.0f %%", 100*two/one-100),
 				"sources that lose the excess: which packets wait at a host is not published",
 			})
 		}
-		if t.half && spots == 9 && six > 0 {
+		if t.Half && spots == 9 && six > 0 {
 			rows = append(rows, []any{
 				fmt.Sprintf("six lanes above eight, 9 hot spots, %v", &t), "+97 and +90 % (Figure 10b)",
 				fmt.Sprintf("%+.0f and %+.0f %%", 100*six/one-100, 100*eight/one-100),

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"heddle/fabric"
+	"heddle/lab/experiment/bed"
 	"heddle/route"
 	"heddle/route/engine/ftree"
 	"heddle/route/engine/vftree"
@@ -25,7 +26,7 @@ const (
 type ringTable struct {
 	title    string
 	fabric   func() (*fabric.Fabric, error)
-	flows    []flow // to the hot spot
+	flows    []bed.Flow // to the hot spot
 	fixed    float64
 	bw, lat  string  // published gains
 	wantBW   float64 // the criteria: of vFtree to ftree
@@ -37,13 +38,13 @@ type ringTable struct {
 // adapters take for a message besides the network.
 var ringTables = []ringTable{
 	{
-		"Tree of two hosts a leaf (Table I)", func() (*fabric.Fabric, error) { return leafFabric(2) },
-		[]flow{{1, 5}, {3, 5}, {6, 5}},
+		"Tree of two hosts a leaf (Table I)", func() (*fabric.Fabric, error) { return bed.LeafFabric(2) },
+		[]bed.Flow{{1, 5}, {3, 5}, {6, 5}},
 		2.116, "+32.17 %", "−41.14 %", 1.32, 0.59, "P3.8",
 	},
 	{
-		"Tree of four hosts a leaf, 2:1 (Table II)", func() (*fabric.Fabric, error) { return leafFabric(4) },
-		[]flow{{1, 9}, {6, 9}, {10, 9}},
+		"Tree of four hosts a leaf, 2:1 (Table II)", func() (*fabric.Fabric, error) { return bed.LeafFabric(4) },
+		[]bed.Flow{{1, 9}, {6, 9}, {10, 9}},
 		2.176, "+39.52 %", "−38.17 %", 1.39, 0.62, "P3.9",
 	},
 }
@@ -59,12 +60,12 @@ type ringResult struct {
 func (x *ringTable) rings(seed uint64, patterns int) (r [2]ringResult, err error) {
 	for k, e := range []route.Engine{ftree.Engine{}, vftree.Engine{Lanes: 3}} {
 		lanes := 1 + 2*k
-		run := bedRun{fabric: x.fabric, engine: e, lanes: lanes, flows: x.flows, buffers: wide}
-		b, err := run.start(seed)
+		run := bed.Run{Fabric: x.fabric, Engine: e, Lanes: lanes, Flows: x.flows, Buffers: bed.Wide()}
+		b, err := run.Start(seed)
 		if err != nil {
 			return r, err
 		}
-		b.run(bedWarm)
+		b.Run(bed.Warm)
 		m, err := newMessages(b)
 		if err != nil {
 			return r, err
@@ -72,7 +73,7 @@ func (x *ringTable) rings(seed uint64, patterns int) (r [2]ringResult, err error
 		if err := m.fill(&r[k], seed, patterns, x.fixed); err != nil {
 			return r, fmt.Errorf("%s: %w", e.Name(), err)
 		}
-		if err := b.e.Check(); err != nil {
+		if err := b.Engine.Check(); err != nil {
 			return r, err
 		}
 	}
@@ -81,21 +82,21 @@ func (x *ringTable) rings(seed uint64, patterns int) (r [2]ringResult, err error
 
 // messages are streams between all hosts that send what is ordered.
 type messages struct {
-	b       *dataBed
+	b       *bed.Data
 	bulk    [][]int // streams by source and destination
 	ping    [][]int
 	waiting int // packets of the present step
 	latest  dataplane.Time
 }
 
-func newMessages(b *dataBed) (*messages, error) {
+func newMessages(b *bed.Data) (*messages, error) {
 	m := &messages{b: b}
-	n := b.e.NumHosts()
-	first := b.e.NumStreams()
+	n := b.Engine.NumHosts()
+	first := b.Engine.NumStreams()
 	for _, kind := range []struct {
 		to    *[][]int
 		bytes int
-	}{{&m.bulk, dataBytes}, {&m.ping, pingBytes}} {
+	}{{&m.bulk, bed.Bytes}, {&m.ping, pingBytes}} {
 		*kind.to = make([][]int, n)
 		for src := range n {
 			(*kind.to)[src] = make([]int, n)
@@ -103,7 +104,7 @@ func newMessages(b *dataBed) (*messages, error) {
 				if src == dst {
 					continue
 				}
-				s, err := b.e.AddStream(dataplane.Stream{
+				s, err := b.Engine.AddStream(dataplane.Stream{
 					Src: src, To: dataplane.To(dst), Bytes: kind.bytes,
 					Arrival: dataplane.Posted,
 				})
@@ -114,7 +115,7 @@ func newMessages(b *dataBed) (*messages, error) {
 			}
 		}
 	}
-	b.e.SetHooks(dataplane.Hooks{OnDeliver: func(d *dataplane.Delivery) {
+	b.Engine.SetHooks(dataplane.Hooks{OnDeliver: func(d *dataplane.Delivery) {
 		if d.Stream >= first {
 			m.waiting--
 			m.latest = d.At
@@ -125,14 +126,14 @@ func newMessages(b *dataBed) (*messages, error) {
 
 // step orders packets of some streams and returns the time until all are there.
 func (m *messages) step(streams []int, packets int) (time.Duration, error) {
-	e := m.b.c.Sim.Data()
+	e := m.b.Cluster.Sim.Data()
 	m.waiting = len(streams) * packets
 	began := e.Now()
 	for _, s := range streams {
 		e.Post(s, uint64(packets))
 	}
 	for end := began + dataplane.FromDuration(ringLimit); m.waiting > 0; {
-		if m.b.run(5 * time.Microsecond); e.Now() > end {
+		if m.b.Run(5 * time.Microsecond); e.Now() > end {
 			return 0, fmt.Errorf("%d packets of a step are not there after %v", m.waiting, ringLimit)
 		}
 	}
@@ -148,7 +149,7 @@ func (m *messages) ring(order []int) (float64, error) {
 		streams = append(streams, m.bulk[h][order[(i+1)%n]], m.bulk[h][order[(i+n-1)%n]])
 	}
 	d, err := m.step(streams, ringPackets)
-	return 2 * ringPackets * dataPayload / (float64(d.Nanoseconds()) / 1000), err
+	return 2 * ringPackets * bed.Payload / (float64(d.Nanoseconds()) / 1000), err
 }
 
 // fill measures: rings in natural and in random order, and ping-pong of all pairs.

@@ -127,8 +127,8 @@ func vmManager() sm.Config {
 	return c
 }
 
-// newVMNet brings up servers on one switch, with the manager at a port of its own.
-func newVMNet(servers int, cfg lab.IPConfig, signal sa.Signal, seed uint64) (*lab.IPNet, error) {
+// newVMNet brings up servers on one switch, with a manager at a port of its own.
+func newVMNet(servers int, cfg lab.IPConfig, manager sm.Config, signal sa.Signal, seed uint64) (*lab.IPNet, error) {
 	f, nodes, err := vmStar(servers)
 	if err != nil {
 		return nil, err
@@ -137,7 +137,7 @@ func newVMNet(servers int, cfg lab.IPConfig, signal sa.Signal, seed uint64) (*la
 	if err != nil {
 		return nil, err
 	}
-	m, err := c.Attach("M", vmManager(), nil)
+	m, err := c.Attach("M", manager, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -70,7 +70,7 @@ func (w vmSubscription) run(seed uint64, n, m int) (c vmCount, err error) {
 	c = vmCount{vmSubscription: w, n: n, m: m}
 	cfg := lab.IPDefaults()
 	cfg.Model, cfg.Subscriber, cfg.VFs = w.model, w.who, m+2
-	net, err := newVMNet(n, cfg, w.signal, seed)
+	net, err := newVMNet(n, cfg, vmManager(), w.signal, seed)
 	if err != nil {
 		return c, err
 	}

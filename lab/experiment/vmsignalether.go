@@ -6,6 +6,7 @@ import (
 	"heddle/ib"
 	sawire "heddle/ib/sa"
 	"heddle/lab"
+	"heddle/lab/experiment/bed"
 	"heddle/mad"
 	"heddle/sim"
 	"heddle/sim/host/ipoib"
@@ -103,7 +104,7 @@ func runEther(k vmScale, hotPlug time.Duration) (x vmMove, err error) {
 	a.arm()
 	m := vmMeter{c, r, k.rate, 0}
 	x.gbps = m.run(k.before[0], x.gbps)
-	x.before = average(x.gbps)
+	x.before = bed.Average(x.gbps)
 	r.Gap(c.Sim.Now())
 	away := c.Sim.Now()
 	a.up = false
@@ -116,6 +117,6 @@ func runEther(k vmScale, hotPlug time.Duration) (x vmMove, err error) {
 	})
 	x.gbps = m.run(k.after[0], x.gbps)
 	x.outage, x.timeouts = r.Gap(c.Sim.Now()), int(s.Count.Timeouts)
-	x.after = average(x.gbps[len(x.gbps)-int(k.after[0]/vmStep)/4:])
+	x.after = bed.Average(x.gbps[len(x.gbps)-int(k.after[0]/vmStep)/4:])
 	return x, nil
 }

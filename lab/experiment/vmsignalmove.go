@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"heddle/lab"
+	"heddle/lab/experiment/bed"
 	"heddle/mad"
 	"heddle/sa"
 	"heddle/sim"
@@ -84,7 +85,7 @@ func vmTCP(rate float64, k vmScale) ipoib.TCP {
 
 // run is Figure 5: VMa on A sends to VMb on B, and migrates to B.
 func (w *vmWay) run(seed uint64, k vmScale, hotPlug time.Duration) (x vmMove, err error) {
-	n, err := newVMNet(3, w.config(k), sa.SignalTargeted, seed)
+	n, err := newVMNet(3, w.config(k), vmManager(), sa.SignalTargeted, seed)
 	if err != nil {
 		return x, err
 	}
@@ -115,7 +116,7 @@ func (w *vmWay) run(seed uint64, k vmScale, hotPlug time.Duration) (x vmMove, er
 	}
 	busy := to.Server().Busy()
 	x.gbps = m.run(k.before[0], x.gbps)
-	x.before = average(x.gbps)
+	x.before = bed.Average(x.gbps)
 	x.processor = (to.Server().Busy() - busy).Seconds() * float64(k.rate) / k.before[0].Seconds()
 	r.Gap(n.Sim.Now())
 	noticed := mad.Never
@@ -144,7 +145,7 @@ func (w *vmWay) run(seed uint64, k vmScale, hotPlug time.Duration) (x vmMove, er
 	}
 	x.away, x.reports, x.timeouts = a.Back.Sub(a.Away), k2.reports, int(s.Count.Timeouts)
 	x.queries = int(b.Device().Count.Queries - queries)
-	x.after = average(x.gbps[len(x.gbps)-int(k.after[0]/vmStep)/4:])
+	x.after = bed.Average(x.gbps[len(x.gbps)-int(k.after[0]/vmStep)/4:])
 	if resumed != mad.Never {
 		x.old = resumed.Sub(began) + k.before[0]
 	}
@@ -190,7 +191,7 @@ type vmFour struct {
 
 func runFour(seed uint64, k vmScale) (x vmFour, err error) {
 	w := vmWays[vmNotice]
-	n, err := newVMNet(3, w.config(k), sa.SignalTargeted, seed)
+	n, err := newVMNet(3, w.config(k), vmManager(), sa.SignalTargeted, seed)
 	if err != nil {
 		return x, err
 	}

@@ -14,6 +14,7 @@ import (
 	"heddle/ib"
 	"heddle/ib/smp"
 	"heddle/lab"
+	"heddle/lab/experiment/bed"
 	"heddle/mad"
 	"heddle/route"
 	"heddle/route/engine/ftree"
@@ -27,8 +28,8 @@ import (
 // Latencies of the simulated wire: a cable, with the switch behind it, and an
 // agent's work on an SMP.
 const (
-	hopLatency = time.Microsecond
-	smaLatency = 5 * time.Microsecond
+	hopLatency = bed.HopLatency
+	smaLatency = bed.SMALatency
 	// smiLatency is r of equation 2 for each link, where directed routes are compared with LID routes.
 	smiLatency = 2 * time.Microsecond
 )

@@ -14,16 +14,7 @@ import (
 	"heddle/internal/fabrictest"
 	"heddle/route"
 	"heddle/route/check"
-	"heddle/route/engine/dnup"
-	"heddle/route/engine/dor"
-	"heddle/route/engine/ftree"
-	"heddle/route/engine/lash"
-	"heddle/route/engine/minhop"
-	"heddle/route/engine/nue"
-	"heddle/route/engine/sssp"
-	"heddle/route/engine/torus"
-	"heddle/route/engine/updn"
-	"heddle/route/engine/vftree"
+	"heddle/route/engine/all"
 )
 
 // TestTranscripts runs the stories of testdata, one file for each family of
@@ -48,20 +39,6 @@ func TestTranscripts(t *testing.T) {
 			return text
 		})
 	})
-}
-
-var storyEngines = []route.Engine{
-	minhop.Engine{},
-	updn.Engine{},
-	dnup.Engine{},
-	ftree.Engine{},
-	vftree.Engine{},
-	dor.Engine{},
-	torus.Engine{},
-	sssp.Engine{},
-	sssp.DFEngine{},
-	lash.Engine{},
-	nue.Engine{},
 }
 
 // story is a fabric, an engine and its last tables.
@@ -92,8 +69,8 @@ func (s *story) run(t *testing.T, d *datadriven.TestData) (string, error) {
 		s.graph(t)
 		return s.describe(), nil
 	case "compute":
-		i := slices.IndexFunc(storyEngines, func(e route.Engine) bool { return e.Name() == d.CmdArgs[0].Key })
-		s.engine, s.o = storyEngines[i], route.Options{}
+		i := slices.IndexFunc(all.Engines(), func(e route.Engine) bool { return e.Name() == d.CmdArgs[0].Key })
+		s.engine, s.o = all.Engines()[i], route.Options{}
 		d.MaybeScanArgs(t, "max-vls", &s.o.MaxVLs)
 		if a, ok := d.Arg("roots"); ok {
 			for _, name := range a.Vals {
