@@ -11,6 +11,9 @@ import (
 // Config holds the bounds of a Core. Defaults returns them all; zero values are taken as
 // they are.
 type Config struct {
+	// Policy says when an entry leaves. What this struct says of ages, of subscriptions and of
+	// questions for changes is for UntilChanged.
+	Policy Policy
 	// MaxAge is how long an entry is served after the query that filled it was sent.
 	MaxAge time.Duration
 	// VerifyTime is the time between questions to the SA which paths changed. Only an SA with
@@ -49,6 +52,23 @@ func Defaults() Config {
 		Timeout: 250 * time.Millisecond, Retries: 2,
 	}
 }
+
+// Policy says when an entry leaves the cache.
+type Policy uint8
+
+// The policies.
+const (
+	// UntilChanged is that of heddle agent: an entry leaves by notices, by changes of the port or
+	// of the manager, or by age (see the package documentation).
+	UntilChanged Policy = iota
+	// AsPublished is Algorithm 2 as it is printed, for comparisons: an entry stays as it was first
+	// read, however wrong it becomes, unless it is flushed or room is needed. The cache subscribes
+	// to no notices, asks for no changes, and does not keep that there is no path.
+	AsPublished
+)
+
+// String is the name of the policy in reports.
+func (p Policy) String() string { return [...]string{"until changed", "as published"}[p] }
 
 // Query is a question for a path: the components of Record that Mask names.
 type Query struct {

@@ -406,3 +406,65 @@ func TestWrongAnswers(t *testing.T) {
 		t.Fatalf("%+v", f.answers[1<<40])
 	}
 }
+
+// TestAsPublished: Algorithm 2 as printed. A permitted entry stays as it was first read, whatever
+// comes: other answers, changes of the port or of the manager, notices, and time. Others are asked
+// for each time.
+func TestAsPublished(t *testing.T) {
+	cfg := agent.Defaults()
+	cfg.Policy = agent.AsPublished
+	f := newFixture(t, cfg)
+	f.history, f.gen = 7, 5
+	f.permit = 0
+	f.want(1, 1, agent.Found, agent.FromSA)
+	f.want(1, 1, agent.Found, agent.FromSA)
+	f.permit = 1
+	f.want(1, 1, agent.Found, agent.FromSA)
+	f.permit = 0
+	f.want(2, 1, agent.Found, agent.FromSA)
+	f.want(2, 1, agent.Found, agent.FromSA)
+	f.want(60, 1, agent.NoPath, agent.FromSA)
+	f.want(60, 1, agent.NoPath, agent.FromSA)
+	f.permit = 1
+	f.change(gid(1))
+	f.lids[gid(1)] = 201
+	for name, event := range map[string]func(){
+		"another answer": func() {
+			f.tokens++
+			f.step(agent.Ask{Token: f.tokens, Direct: true, Wait: time.Second, Query: agent.Query{
+				Mask: wire.PathCompDGID | wire.PathCompReversible, Record: wire.PathRecord{DGID: gid(1), Reversible: true},
+			}})
+			f.run(time.Second)
+			if a := f.answers[f.tokens]; a.Record.DLID != 201 || a.Source != agent.FromSA {
+				t.Errorf("asked directly: %+v", a)
+			}
+		},
+		"register again":  func() { f.step(agent.Reregister{}) },
+		"another manager": func() { f.step(agent.SetPort{Port: port(2)}) },
+		"the port is down": func() {
+			f.step(agent.SetPort{})
+			f.step(agent.SetPort{Port: port(smLID)})
+		},
+		"other P_Keys": func() {
+			p := port(smLID)
+			p.PKeys = append(p.PKeys, 0x8001)
+			f.step(agent.SetPort{Port: p})
+		},
+		"out of service": func() { f.gidNotice(smp.TrapGIDOutOfService, gid(1)) },
+		"a day":          func() { f.run(24 * time.Hour) },
+	} {
+		event()
+		f.run(time.Second)
+		queries := f.queries
+		if a := f.get(1); a.Source != agent.FromCache || a.Record.DLID != 101 || f.queries != queries {
+			t.Errorf("%s: %+v with %d queries", name, a, f.queries-queries)
+		}
+	}
+	if s := f.core.Stats(); f.informs != 0 || f.catches != 0 || s.Subscribed || s.Entries != 1 {
+		t.Errorf("%d subscriptions, %d questions for changes; %+v", f.informs, f.catches, s)
+	}
+	f.step(agent.Flush{})
+	if a := f.want(1, 1, agent.Found, agent.FromSA); a.Record.DLID != 201 {
+		t.Errorf("after a flush: %+v", a)
+	}
+}

@@ -303,7 +303,13 @@ func check(k *key, m *ib.MAD) (r wire.PathRecord, res Result, st ib.Status) {
 
 // keep puts an answer of the SA into the cache, if it may be kept.
 func (c *Core) keep(p *pending, r *wire.PathRecord, res Result) {
-	c.cache.remove(&p.key)
+	if c.cfg.Policy == AsPublished {
+		if res == NoPath || c.cache.find(&p.key) != nil {
+			return
+		}
+	} else {
+		c.cache.remove(&p.key)
+	}
 	e := entry{key: p.key, at: p.at, blind: !c.inform.confirmed()}
 	switch {
 	case res == NoPath && c.cfg.NegativeTime > 0:

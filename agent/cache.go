@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"math"
 	"time"
 
 	"heddle/ib"
@@ -196,6 +197,8 @@ func lidAt(r *[wire.PathRecordLen]byte, off int) ib.LID {
 // that those read together do not end together.
 func (c *Core) life(e *entry) time.Duration {
 	switch {
+	case c.cfg.Policy == AsPublished:
+		return math.MaxInt64
 	case e.negative:
 		return c.cfg.NegativeTime
 	case e.blind:
@@ -215,5 +218,5 @@ func (c *Core) fresh(e *entry) bool {
 
 // usable reports whether an entry may be served while the SA is silent.
 func (c *Core) usable(e *entry) bool {
-	return !e.negative && c.now.Sub(e.at) < c.cfg.MaxAge+c.cfg.StaleTime
+	return !e.negative && (c.cfg.Policy == AsPublished || c.now.Sub(e.at) < c.cfg.MaxAge+c.cfg.StaleTime)
 }

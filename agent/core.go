@@ -98,7 +98,7 @@ func (c *Core) Stats() Stats {
 	s := c.stats
 	s.Entries, s.Negative, s.Suspect = c.cache.len()-c.cache.negative, c.cache.negative, c.cache.suspect
 	s.Waiting, s.InFlight = len(c.asks), len(c.queries)
-	s.Subscribed, s.Silent, s.Generation = c.inform.confirmed(), c.silent, c.changes.have
+	s.Subscribed, s.Silent, s.Generation = c.inform.confirmed(), c.silent, c.changes.Have()
 	return s
 }
 
@@ -152,7 +152,7 @@ func (c *Core) setPort(p *Port) {
 	p.GIDs, p.PKeys = slices.Clone(p.GIDs), slices.Clone(p.PKeys)
 	c.port = *p
 	own := old.Deaf != p.Deaf || old.LID != p.LID || old.LMC != p.LMC || !slices.Equal(old.GIDs, p.GIDs) || !slices.Equal(old.PKeys, p.PKeys)
-	if own && c.cache.len() > 0 {
+	if own && c.cache.len() > 0 && c.cfg.Policy == UntilChanged {
 		n := c.cache.removeIf(func(*entry) bool { return true })
 		c.stats.Flushed += uint64(n)
 		c.notice("flushed", "the port's LID, GIDs or P_Keys changed: %d entries removed", n)
@@ -181,6 +181,9 @@ func (c *Core) reachable() bool {
 // gap records that notices may have been missed: all entries are asked for again before they
 // are served, and the subscriptions are renewed.
 func (c *Core) gap(why string) {
+	if c.cfg.Policy == AsPublished {
+		return
+	}
 	c.stats.Gaps++
 	c.doubt()
 	c.eng.Cancel(generationToken, generationToken)

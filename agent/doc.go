@@ -23,7 +23,9 @@
 // a changed path, and one to a port that left, is right again after VerifyTime with generations;
 // without them after MaxAge; and after MaxAge + StaleTime while the SA is silent.
 //
+// Policy AsPublished leaves all of this out: it is the algorithm as printed.
+//
 // Core is pure: Step takes the time and one event, and appends to an Output what is to be
 // sent and answered. One goroutine uses a Core at a time. The package depends on mad and ib
-// alone, so real hosts (agent/live) and simulated ones run the same code.
+// alone, so real hosts (agent/live) and simulated ones (lab.PathHost) run the same code.
 package agent

@@ -164,6 +164,8 @@ func TestBrokenChanges(t *testing.T) {
 		func(b []byte) []byte { return b[:wire.HeaderLen+wire.PathChangeRecordLen-1] },
 		func(b []byte) []byte { b[wire.HeaderLen+8] = 0; return b }, // no head
 		func(b []byte) []byte { clear(b[wire.HeaderLen : wire.HeaderLen+8]); return b },
+		// A second head: what follows it is not read, so the list does not clear other entries.
+		func(b []byte) []byte { return append(b, b[wire.HeaderLen:]...) },
 	} {
 		f.step(agent.Reregister{})
 		for changed := false; !changed; {

@@ -29,7 +29,7 @@ func (c *Core) report(p *mad.Packet) {
 
 	data := wire.Data(m)
 	var n wire.Notice
-	if n.Decode(data[:wire.NoticeLen]) != nil {
+	if n.Decode(data[:wire.NoticeLen]) != nil || c.cfg.Policy == AsPublished {
 		return
 	}
 	switch trap, _ := n.Trap(); trap {
@@ -48,7 +48,7 @@ func (c *Core) report(p *mad.Packet) {
 		_ = r.Decode(data[wire.NoticeLen:]) // fails by length alone
 		mask := wire.CompMask(d.ComponentMask)
 		named := mask.Any(pathDest)
-		newest := c.changes.newest(&r)
+		newest := c.changes.Newer(&r)
 		if follows := c.changes.reported(c, &r, named); follows && !named {
 			c.doubt() // the changes are asked for
 			return

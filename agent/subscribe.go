@@ -79,7 +79,7 @@ func (x *informs) settled() bool {
 
 // nextTimer is when act has something to do.
 func (x *informs) nextTimer(c *Core) mad.Time {
-	if !c.reachable() || c.port.Deaf {
+	if c.cfg.Policy == AsPublished || !c.reachable() || c.port.Deaf {
 		return mad.Never
 	}
 	return x.at

@@ -60,7 +60,7 @@ type Client struct {
 	ep    *sim.Endpoint
 	grh   bool // a virtual machine: its requests carry a GRH
 	rmpp  *mad.RMPP
-	timed mad.Time
+	alarm *Alarm
 	tid   uint32
 	got   map[uint32][]byte
 }
@@ -87,7 +87,8 @@ func (c *Cluster) VMClient(name string) (*Client, error) {
 }
 
 func (c *Cluster) client(ep *sim.Endpoint) *Client {
-	k := &Client{c: c, ep: ep, rmpp: mad.NewRMPP(mad.RMPPConfig{}), timed: mad.Never, got: map[uint32][]byte{}}
+	k := &Client{c: c, ep: ep, rmpp: mad.NewRMPP(mad.RMPPConfig{}), got: map[uint32][]byte{}}
+	k.alarm = NewAlarm(c.Sim, k.rmpp.NextTimer, func(now mad.Time) { k.rmpp.Expire(now, k.raw, noDone) })
 	ep.OnPacket = k.receive
 	ep.Accepts = func(p *mad.Packet) bool { // requests are for a manager on the same port
 		return ib.Class(p.Data[1]) == ib.ClassSA && ib.Method(p.Data[3]) == ib.MethodReport
@@ -103,7 +104,7 @@ func (k *Client) Endpoint() *sim.Endpoint { return k.ep }
 
 func (k *Client) receive(p *mad.Packet) {
 	whole, kind := k.rmpp.Receive(k.c.Sim.Now(), p, k.raw, noDone)
-	k.arm()
+	k.alarm.Set()
 	switch kind {
 	case mad.RMPPUsed:
 		return
@@ -131,22 +132,6 @@ func (k *Client) receive(p *mad.Packet) {
 }
 
 func (k *Client) raw(p *mad.Packet) { k.ep.Send(p) }
-
-func (k *Client) arm() {
-	t := k.rmpp.NextTimer()
-	if t == mad.Never || k.timed <= t {
-		return
-	}
-	k.timed = t
-	k.c.Sim.At(t, func() {
-		if k.timed != t {
-			return
-		}
-		k.timed = mad.Never
-		k.rmpp.Expire(k.c.Sim.Now(), k.raw, noDone)
-		k.arm()
-	})
-}
 
 // Send sends a request to the master and returns the lower half of its
 // transaction id.

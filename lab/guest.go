@@ -112,8 +112,8 @@ func (g *Guest) watch(epoch int) {
 		g.ready, g.Back = true, g.net.Sim.Now()
 		g.net.qpn++
 		g.dev.Up(g.Back, ipoib.Hardware{QPN: 0x800000 | g.net.qpn, GID: st.GID})
-		g.agent.arm()
-		g.server.arm()
+		g.agent.alarm.Set()
+		g.server.alarm.Set()
 	})
 }
 
@@ -159,7 +159,7 @@ func (g *Guest) finish(epoch int) {
 func (g *Guest) Stream(to *Guest, id uint16, limit uint64, c ipoib.TCP) (*ipoib.Sender, *ipoib.Receiver) {
 	r := to.Receive(id)
 	s := g.Stack.Send(id, to.dev.IP(), limit, c)
-	g.server.arm()
+	g.server.alarm.Set()
 	return s, r
 }
 
@@ -172,8 +172,8 @@ func (g *Guest) Ready() bool { return g.ready && g.dev.Joined() }
 // notice hands a notice to the interface.
 func (g *Guest) notice(r *saclient.Report) {
 	g.dev.Notice(g.net.Sim.Now(), r)
-	g.agent.arm()
-	g.server.arm()
+	g.agent.alarm.Set()
+	g.server.alarm.Set()
 }
 
 // receive takes a packet from the function.
@@ -186,7 +186,7 @@ func (g *Guest) receive(p *mad.Packet) {
 	case to == 0xFFFFFF || to == g.dev.Hardware().QPN:
 		g.dev.Input(g.net.Sim.Now(), &f)
 	}
-	g.server.arm()
+	g.server.alarm.Set()
 }
 
 // Send implements ipoib.Link.
@@ -207,16 +207,16 @@ func (g *Guest) Send(_ mad.Time, to ipoib.Address, f *ipoib.Frame) bool {
 func (g *Guest) Paths(now mad.Time, q *wire.PathRecord, mask wire.CompMask, one bool, done func(mad.Time, []wire.PathRecord, error)) {
 	g.agent.client.Paths(now, q, mask, one, func(now mad.Time, list []wire.PathRecord, err error) {
 		done(now, list, err)
-		g.server.arm()
+		g.server.alarm.Set()
 	})
-	g.agent.arm()
+	g.agent.alarm.Set()
 }
 
 // Join implements ipoib.SA.
 func (g *Guest) Join(now mad.Time, group, port ib.GID, done func(mad.Time, wire.MCMemberRecord, error)) {
 	g.agent.client.Join(now, group, port, func(now mad.Time, r wire.MCMemberRecord, err error) {
 		done(now, r, err)
-		g.server.arm()
+		g.server.alarm.Set()
 	})
-	g.agent.arm()
+	g.agent.alarm.Set()
 }

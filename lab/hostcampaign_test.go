@@ -18,8 +18,10 @@ import (
 	"heddle/sim/host/rc"
 	"heddle/sim/host/repath"
 	"heddle/sim/host/saclient"
+	hv "heddle/sim/hypervisor"
 	"heddle/sm"
 	"heddle/subnet"
+	"heddle/vm"
 )
 
 // Time is that of the data plane.
@@ -33,12 +35,16 @@ type hostTally struct {
 	changed, migrated, drained, failed       uint64
 	repeats, queries, messages               uint64
 	worstForgotten, worstLost                time.Duration // until all hosts were right
+	moves, moved                             int           // migrations that began, and that came to their destination
+	faulted, midmove                         int           // faults during a migration, and managers that died in a move
+	ways                                     [hv.Firmware + 1]int
 }
 
 // TestHostCampaign: random schedules of cables that fail and come back, hosts too, reroutes with
 // other service levels, notices that hosts forget, Reports, responses, queries and answers
 // that are lost, and managers that die, also between tables and Reports, and have a
-// successor with or without their store. No message may be lost, doubled or reordered. A
+// successor with or without their store. In four of five schedules a virtual machine migrates live
+// meanwhile, in one of the five ways. No message may be lost, doubled or reordered. A
 // connection may end only when its retries have passed without news, and its path was
 // not there for the last of them. After the last disturbance every host is right within
 // the bounds of docs/simulated-hosts.md and docs/signalling.md.
@@ -60,7 +66,8 @@ func TestHostCampaign(t *testing.T) {
 		return
 	}
 	if sum.forgotten == 0 || sum.lost == 0 || sum.answers == 0 || sum.midway == 0 || sum.takeovers == 0 ||
-		sum.migrated == 0 || sum.drained == 0 || sum.failed == 0 || sum.reroutes == 0 || sum.resumed == 0 {
+		sum.migrated == 0 || sum.drained == 0 || sum.failed == 0 || sum.reroutes == 0 || sum.resumed == 0 ||
+		sum.faulted == 0 || sum.midmove == 0 || sum.moved == 0 || sum.moved == sum.moves {
 		t.Errorf("the schedules miss something: %+v", sum)
 	}
 }
@@ -88,13 +95,18 @@ type hostTrial struct {
 	sum     *hostTally
 	midway  *Manager // dies when it sends a Report; nil: none
 	down    int      // place in meshCables, -1: none
+	vm      *hostMachine
 }
 
 // campaignStream is a stream and since when its paths have led to the other end.
 type campaignStream struct {
 	*Stream
-	from, to *Host
-	leads    bool
+	name     string
+	sender   rc.Sender
+	from, to func() *Host // where its ends are; the SA tells them the paths between GIDs a and b
+	a, b     ib.GID
+	leads    func() bool
+	led      bool
 	since    Time
 	judged   bool
 }
@@ -127,8 +139,13 @@ func newHostTrial(t *testing.T, seed uint64, sum *hostTally) *hostTrial {
 		c.PacketLife, c.HOQLife, c.LeafHOQLife = 8, 8, 6 // or plans wait for seconds
 		c.PollInterval, c.PollRetries = 30*time.Millisecond, 2
 	}
-	x.hostbed = newHostbedSA(t, meshOfSix(t), seed, *hc, x.sac, x.change)
-	if r.IntN(3) == 0 {
+	way := wayOf(seed)
+	mesh := meshOfSix(t)
+	if way != 0 {
+		mesh = meshWith(t, 1, 3, 4, 6)
+	}
+	x.hostbed = newHostbedOf(t, mesh, seed, *hc, x.sac, x.change, way)
+	if r.IntN(3) == 0 && way == 0 { // it would not have what the master stores of machines
 		x.attach("S4", nil) // on standby
 	}
 	for _, h := range x.hosts {
@@ -148,10 +165,22 @@ func newHostTrial(t *testing.T, seed uint64, sum *hostTally) *hostTrial {
 		if err != nil {
 			t.Fatal(err)
 		}
-		x.streams = append(x.streams, &campaignStream{Stream: s, from: x.hosts[f[0]], to: x.hosts[f[1]]})
+		x.watch(s, x.hosts[f[0]], x.hosts[f[1]])
+	}
+	if way != 0 {
+		x.startMachine(seed, way)
 	}
 	x.wire = wire
 	return x
+}
+
+// watch has a stream between two hosts judged.
+func (x *hostTrial) watch(s *Stream, from, to *Host) {
+	x.streams = append(x.streams, &campaignStream{
+		Stream: s, name: from.Name + " to " + to.Name, sender: x.hc.Sender, a: from.GID(), b: to.GID(),
+		from: func() *Host { return from }, to: func() *Host { return to },
+		leads: func() bool { return x.leads(from, s.Conn.QP().Path()) && x.leads(to, s.Back.QP().Path()) },
+	})
 }
 
 // lose loses datagrams of subnet administration, and all Reports of a manager that dies
@@ -189,6 +218,9 @@ func (x *hostTrial) attach(node string, dead *Manager) {
 	}
 	m.JobTime = LoadedJob
 	m.ServeSA(x.sac, sa.Options{})
+	if x.vm != nil {
+		m.ServeVMs(vm.Config{})
+	}
 	if err := m.Start(); err != nil {
 		x.t.Fatal(err)
 	}
@@ -199,12 +231,20 @@ func (x *hostTrial) attach(node string, dead *Manager) {
 func (x *hostTrial) die() {
 	x.sum.deaths++
 	m := x.Manager
-	switch x.r.IntN(3) {
+	switch x.r.IntN(4) {
+	case 3:
+		if x.dieInMove() {
+			break
+		}
+		fallthrough
 	case 0:
+		x.migrate()
 		m.KillAfter = 1 + x.r.IntN(60)
 		x.step(50 * time.Millisecond)
 	case 1: // between tables and Reports
-		x.cut()
+		if !x.migrate() || x.r.IntN(2) == 0 {
+			x.cut()
+		}
 		x.midway = m
 		for range 20 {
 			if x.step(10 * time.Millisecond); m.Dead {
@@ -247,6 +287,7 @@ func (x *hostTrial) elect() {
 // act does something to the subnet.
 func (x *hostTrial) act() {
 	switch k := x.r.IntN(8); {
+	case k >= 5 && x.migrate():
 	case k == 0 && !x.Manager.Dead:
 		x.die()
 	case k == 1 && x.Manager.State() == subnet.Master:
@@ -263,7 +304,7 @@ func (x *hostTrial) act() {
 // then that it is back.
 func (x *hostTrial) unplug() {
 	x.sum.unplugged++
-	h := x.hosts[x.r.IntN(len(x.hosts))]
+	h := x.host()
 	if err := x.Sim.LinkDown(h.Name, 1); err != nil {
 		x.t.Fatal(err)
 	}
@@ -313,8 +354,8 @@ func (x *hostTrial) follow(s *campaignStream) {
 		}
 		return
 	}
-	was := s.leads
-	if s.leads = x.leads(s.from, s.Conn.QP().Path()) && x.leads(s.to, s.Back.QP().Path()); s.leads && !was {
+	was := s.led
+	if s.led = s.leads(); s.led && !was {
 		s.since = x.Engine.Now()
 	}
 }
@@ -329,12 +370,12 @@ func (x *hostTrial) leads(h *Host, p rc.Path) bool {
 // which a NAK may have used one; and the last two of its packets found no path.
 func (x *hostTrial) judgeEnd(s *campaignStream, st rc.Status, at Time) {
 	x.sum.failed++
-	timer := rc.AckTimeout(x.hc.Sender.Timeout)
-	if quiet := at - s.Conn.QP().LastNews(); st != rc.RetryExceeded || quiet < timer*Time(x.hc.Sender.Retries) {
-		x.t.Errorf("%s to %s: %v %v after news; a timer is %v", s.from.Name, s.to.Name, st, quiet, timer)
+	timer := rc.AckTimeout(s.sender.Timeout)
+	if quiet := at - s.Conn.QP().LastNews(); st != rc.RetryExceeded || quiet < timer*Time(s.sender.Retries) {
+		x.t.Errorf("%s: %v %v after news; a timer is %v", s.name, st, quiet, timer)
 	}
-	if s.leads && s.since < at-2*timer-dataplane.FromDuration(look) {
-		x.t.Errorf("%s to %s: %v at %v though both paths lead there since %v; a timer is %v", s.from.Name, s.to.Name, st, at, s.since, timer)
+	if s.led && s.since < at-2*timer-dataplane.FromDuration(look) {
+		x.t.Errorf("%s: %v at %v though both paths lead there since %v; a timer is %v", s.name, st, at, s.since, timer)
 	}
 }
 
@@ -358,16 +399,17 @@ func (x *hostTrial) answers() (all, wrong string) {
 			continue
 		}
 		for _, c := range []struct {
-			from, to *Host
-			path     rc.Path
-		}{{s.from, s.to, s.Conn.QP().Path()}, {s.to, s.from, s.Back.QP().Path()}} {
-			p, err := x.Manager.Path(mad.Addr{LID: c.from.ep.LID()}, c.from.GID(), c.to.GID(), ib.PKeyDefaultFull)
+			from *Host
+			to   ib.GID
+			path rc.Path
+		}{{s.from(), s.b, s.Conn.QP().Path()}, {s.to(), s.a, s.Back.QP().Path()}} {
+			p, err := x.Manager.Path(mad.Addr{LID: c.from.ep.LID()}, c.from.GID(), c.to, ib.PKeyDefaultFull)
 			if err != nil {
 				return "", err.Error()
 			}
 			fmt.Fprintln(&b, pathIn(&p))
 			if c.path != pathIn(&p) {
-				wrong = fmt.Sprintf("%s to %s: %+v, the SA says %+v", c.from.Name, c.to.Name, c.path, pathIn(&p))
+				wrong = fmt.Sprintf("%s, from %s: %+v, the SA says %+v", s.name, c.from.Name, c.path, pathIn(&p))
 			}
 		}
 	}

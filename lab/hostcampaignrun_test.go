@@ -11,9 +11,10 @@ import (
 func hostSchedule(t *testing.T, seed uint64, sum *hostTally) {
 	x := newHostTrial(t, seed, sum)
 	for range 4 + x.r.IntN(6) {
-		x.step(time.Duration(x.r.IntN(120)) * time.Millisecond)
+		x.step(x.pause())
 		x.act()
 	}
+	x.endMigration()
 	if x.forget {
 		x.rightAfterForgetting()
 	} else {
@@ -28,8 +29,15 @@ func hostSchedule(t *testing.T, seed uint64, sum *hostTally) {
 // changeTime is how long a connection may take to change when its host knows the new
 // path: it is not ARMED in time, and then it drains with all its retries.
 func (x *hostTrial) changeTime() time.Duration {
-	timer := rc.AckTimeout(x.hc.Sender.Timeout).Duration()
-	return x.hc.Repath.ArmLimit + x.hc.Repath.Hold + timer*time.Duration(x.hc.Sender.Retries+2)
+	return x.hc.Repath.ArmLimit + x.hc.Repath.Hold + x.retryTime()
+}
+
+// retryTime is how long a connection repeats at most, and then some.
+func (x *hostTrial) retryTime() (d time.Duration) {
+	for _, s := range x.streams {
+		d = max(d, rc.AckTimeout(s.sender.Timeout).Duration()*time.Duration(s.sender.Retries+2))
+	}
+	return d
 }
 
 // rightAfterForgetting: hosts forget notices that they have acknowledged. They are right
@@ -87,16 +95,16 @@ func (x *hostTrial) finish() {
 	for _, s := range x.streams {
 		s.Stop()
 	}
-	x.step(rc.AckTimeout(x.hc.Sender.Timeout).Duration()*time.Duration(x.hc.Sender.Retries+2) + 10*time.Millisecond)
+	x.step(x.retryTime() + 10*time.Millisecond)
 	for _, s := range x.streams {
 		n, _ := s.Sink.Got()
 		x.sum.messages += n
 		x.sum.repeats += s.Conn.QP().Count.Repeats
 		if err := s.Check(); err != nil {
-			x.t.Errorf("%s to %s: %v", s.from.Name, s.to.Name, err)
+			x.t.Errorf("%s: %v", s.name, err)
 		}
 		if st, _ := s.Failed(); st == rc.Success && (s.Acknowledged() != s.Posted() || n != s.Posted()) {
-			x.t.Errorf("%s to %s: %d messages of %d acknowledged, %d came", s.from.Name, s.to.Name, s.Acknowledged(), s.Posted(), n)
+			x.t.Errorf("%s: %d messages of %d acknowledged, %d came", s.name, s.Acknowledged(), s.Posted(), n)
 		}
 	}
 	for _, h := range x.hosts {
@@ -114,6 +122,7 @@ func (x *hostTrial) finish() {
 	if err := x.Engine.Check(); err != nil {
 		x.t.Error(err)
 	}
+	x.checkMachine()
 	if w := guardsLeft(x.Cluster, x.Manager); w != "" {
 		x.t.Error(w)
 	}

@@ -29,8 +29,8 @@ type HostIP struct {
 // ipLook is how often a host looks what its interface asks of the SA.
 const ipLook = 50 * time.Microsecond
 
-// IPSegment is the size of a segment that fits into a datagram of 2,044 bytes (RFC 4391, §7).
-const IPSegment = 2044 - 56
+// ipSegment is the longest segment that fits into a datagram of 2,044 bytes (RFC 4391, §7).
+const ipSegment = 2044 - 56
 
 // IP gives a host an IPoIB interface with an address; rate is what it sends in bits/s, 0: no limit
 // but the adapter's.
@@ -48,8 +48,10 @@ func (h *Host) IP(ip ipoib.IP, c ipoib.Config, rate int64) *HostIP {
 // Device is the interface.
 func (x *HostIP) Device() *ipoib.Device { return x.dev }
 
-// Stream begins a stream with a number to another host; limit is its bytes, 0: no end.
+// Stream begins a stream with a number to another host; limit is its bytes, 0: no end. Its segments
+// fit into datagrams.
 func (x *HostIP) Stream(to *HostIP, id uint16, limit uint64, c ipoib.TCP) (*ipoib.Sender, *ipoib.Receiver) {
+	c.Segment = min(c.Segment, ipSegment)
 	r := to.Receive(id)
 	s := x.Stack.Send(id, to.dev.IP(), limit, c)
 	x.arm()
@@ -69,7 +71,7 @@ func (x *HostIP) look() {
 		ask(now)
 	}
 	if len(asks) > 0 {
-		x.h.arm()
+		x.h.alarm.Set()
 	}
 	x.h.l.Sim.After(ipLook, x.look)
 }

@@ -26,7 +26,7 @@ func inOrder(t *testing.T, r *ipoib.Receiver) {
 // slowIP are streams of a host in a campaign: quick timers, and 50 Mb/s.
 func slowIP() ipoib.TCP {
 	return ipoib.TCP{
-		Segment: IPSegment, Window: 1 << 17, Rate: 50e6,
+		Segment: 64000, Window: 1 << 17, Rate: 50e6,
 		RTOMin: 5 * time.Millisecond, RTOMax: 100 * time.Millisecond, RTOInitial: 50 * time.Millisecond,
 	}
 }

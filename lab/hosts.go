@@ -71,7 +71,7 @@ type Host struct {
 	l     *Loaded
 	cfg   HostConfig
 	ep    *sim.Endpoint
-	timed mad.Time
+	alarm *Alarm
 	subs  int // traps that it is subscribed to
 	era   int // of registration
 
@@ -113,7 +113,7 @@ func (l *Loaded) StartHosts(cfg HostConfig) ([]*Host, error) {
 
 func (l *Loaded) startHost(i int, cfg HostConfig) (*Host, error) {
 	ref := l.Engine.HostPort(i)
-	h := &Host{Name: l.Fabric.Nodes[ref.Node].ID, l: l, cfg: cfg, timed: mad.Never}
+	h := &Host{Name: l.Fabric.Nodes[ref.Node].ID, l: l, cfg: cfg}
 	var err error
 	if h.ep, err = l.Sim.AttachPort(h.Name, int(ref.Port)); err != nil {
 		return nil, err
@@ -123,7 +123,14 @@ func (l *Loaded) startHost(i int, cfg HostConfig) (*Host, error) {
 	}
 	h.Client = saclient.New(h.send, h.master, cfg.MAD)
 	h.Handler = repath.New(cfg.Repath, h.Client, h.Adapter, h.GID)
+	h.alarm = NewAlarm(l.Sim, h.nextTimer, h.expire)
 	h.Handler.Done = func(r *repath.Round) { h.Rounds = append(h.Rounds, *r) }
+	h.Adapter.OnMigrated = func(c *adapter.Connection) {
+		l.Sim.After(0, func() {
+			h.Handler.Migrated(l.Sim.Now(), c)
+			h.alarm.Set()
+		})
+	}
 	h.ep.Accepts = func(p *mad.Packet) bool { return saclient.Accepts(p) || cfg.CM && comm.Accepts(p) }
 	h.ep.OnPacket = func(p *mad.Packet) {
 		if h.Lose != nil && h.Lose(p) {
@@ -134,7 +141,7 @@ func (l *Loaded) startHost(i int, cfg HostConfig) (*Host, error) {
 		} else {
 			h.Client.Receive(l.Sim.Now(), p)
 		}
-		h.arm()
+		h.alarm.Set()
 	}
 	if cfg.CM {
 		h.startComm()
@@ -155,7 +162,7 @@ func (l *Loaded) startHost(i int, cfg HostConfig) (*Host, error) {
 			l.Sim.After(cfg.Refresh*time.Duration(i+1)/time.Duration(l.Engine.NumHosts()), h.refresh)
 		}
 	}
-	h.arm()
+	h.alarm.Set()
 	return h, nil
 }
 
@@ -196,14 +203,14 @@ func (h *Host) reregister() {
 	if h.ip != nil {
 		h.ip.reregister()
 	}
-	h.arm()
+	h.alarm.Set()
 }
 
 // refresh asks for all paths, again and again.
 func (h *Host) refresh() {
 	h.Handler.Refresh(h.l.Sim.Now())
 	h.l.Sim.After(h.cfg.Refresh, h.refresh)
-	h.arm()
+	h.alarm.Set()
 }
 
 // subscribe asks for a trap until it gets it, or registers anew.
@@ -217,7 +224,7 @@ func (h *Host) subscribe(trap uint16, era int) {
 			h.l.Sim.After(time.Second, func() {
 				if era == h.era {
 					h.subscribe(trap, era)
-					h.arm()
+					h.alarm.Set()
 				}
 			})
 		}
@@ -234,51 +241,46 @@ func (h *Host) master() saclient.Master {
 	return saclient.Master{LID: pi.MasterSMLID, SL: pi.MasterSMSL}
 }
 
-// arm has client and handler called when something of them is due.
-func (h *Host) arm() {
+func (h *Host) nextTimer() mad.Time {
 	t := min(h.Client.NextTimer(), h.Handler.NextTimer())
 	if h.Comm != nil {
 		t = min(t, h.Comm.NextTimer())
 	}
-	if t == mad.Never || h.timed <= t {
-		return
+	return t
+}
+
+// expire has client, handler and communication manager do what is due.
+func (h *Host) expire(now mad.Time) {
+	if h.Client.NextTimer() <= now {
+		h.Client.Expire(now)
 	}
-	h.timed = t
-	h.l.Sim.At(t, func() {
-		if h.timed != t {
-			return // an earlier one has come in between
-		}
-		h.timed = mad.Never
-		now := h.l.Sim.Now()
-		if h.Client.NextTimer() <= now {
-			h.Client.Expire(now)
-		}
-		if h.Handler.NextTimer() <= now {
-			h.Handler.Expire(now)
-		}
-		if h.Comm != nil && h.Comm.NextTimer() <= now {
-			h.Comm.Expire(now)
-		}
-		h.arm()
-	})
+	if h.Handler.NextTimer() <= now {
+		h.Handler.Expire(now)
+	}
+	if h.Comm != nil && h.Comm.NextTimer() <= now {
+		h.Comm.Expire(now)
+	}
 }
 
 // Resolve asks the SA for the path to a host, and runs events until it is known.
-func (h *Host) Resolve(to *Host) (rc.Path, error) {
+func (h *Host) Resolve(to *Host) (rc.Path, error) { return h.ResolveGID(to.GID()) }
+
+// ResolveGID is Resolve for any GID.
+func (h *Host) ResolveGID(to ib.GID) (rc.Path, error) {
 	var got []wire.PathRecord
 	var failed error
 	ended := false
-	q := wire.PathRecord{SGID: h.GID(), DGID: to.GID(), NumbPath: 1, Reversible: true}
+	q := wire.PathRecord{SGID: h.GID(), DGID: to, NumbPath: 1, Reversible: true}
 	mask := wire.PathCompSGID | wire.PathCompDGID | wire.PathCompNumbPath | wire.PathCompReversible
 	h.Client.Paths(h.l.Sim.Now(), &q, mask, true, func(_ mad.Time, list []wire.PathRecord, err error) {
 		got, failed, ended = list, err, true
 	})
-	h.arm()
+	h.alarm.Set()
 	if err := h.l.RunUntil(time.Minute, func() bool { return ended }); err != nil {
 		return rc.Path{}, err
 	}
 	if failed == nil && len(got) == 0 {
-		failed = fmt.Errorf("lab: no path from %s to %s", h.Name, to.Name)
+		failed = fmt.Errorf("lab: no path from %s to %v", h.Name, to)
 	}
 	if failed != nil {
 		return rc.Path{}, failed
@@ -335,7 +337,7 @@ func (h *Host) agree(to *Host, there rc.Path, mine, theirs adapter.Program) (c, 
 	ended := false
 	h.Comm.Connect(h.l.Sim.Now(), comm.Request{Service: service, QP: c, Path: there, Peer: to.GID(), Sender: h.cfg.Sender, MTU: ib.MTU2048},
 		func(_ mad.Time, e error) { ended, err = true, e })
-	h.arm()
+	h.alarm.Set()
 	e := h.l.RunUntil(time.Minute, func() bool { return ended && (err != nil || d.QP().State() == rc.ReadyToSend) })
 	if e != nil || err != nil {
 		return nil, nil, errors.Join(e, err)

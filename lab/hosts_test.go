@@ -14,23 +14,38 @@ import (
 	"heddle/sim/dataplane"
 	"heddle/sim/host/program"
 	"heddle/sim/host/repath"
+	hv "heddle/sim/hypervisor"
 	"heddle/sm"
+	"heddle/vm"
 )
 
 // meshOfSix is the 3×2 mesh of W. L. Guay's thesis: S1 S2 S3 in a row, S6 S5 S4
 // below, a host at each. S7, with the manager, hangs on S1.
 func meshOfSix(t testing.TB) *fabric.Fabric {
 	t.Helper()
+	return meshWith(t)
+}
+
+// meshWith is meshOfSix with a further host V1, V2, … at each of some switches but S2 and S5.
+func meshWith(t testing.TB, more ...int) *fabric.Fabric {
+	t.Helper()
 	b := &fabric.Builder{Width: ib.Width4x, Speed: ib.SpeedDDR}
 	var host, sw [7]int
 	for i := 1; i <= 6; i++ {
 		host[i] = b.AddCA(fmt.Sprintf("H%d", i), 1)
+	}
+	var further []int
+	for _, i := range more {
+		further = append(further, b.AddCA(fmt.Sprintf("V%d", i), 1))
 	}
 	for i := 1; i <= 6; i++ {
 		sw[i] = b.AddSwitch(fmt.Sprintf("S%d", i), 5)
 		b.Connect(sw[i], 1, host[i], 1)
 	}
 	b.Connect(sw[2], 2, sw[5], 2)
+	for k, i := range more {
+		b.Connect(sw[i], 2, further[k], 1)
+	}
 	for i := 1; i <= 6; i++ {
 		b.Connect(sw[i], 3, sw[i%6+1], 4)
 	}
@@ -55,15 +70,34 @@ func newHostbed(t testing.TB, f *fabric.Fabric, seed uint64, hc HostConfig, chan
 // newHostbedSA is newHostbed with a configuration of the SA.
 func newHostbedSA(t testing.TB, f *fabric.Fabric, seed uint64, hc HostConfig, sac sa.Config, change func(*sm.Config)) *hostbed {
 	t.Helper()
+	return newHostbedOf(t, f, seed, hc, sac, change, 0)
+}
+
+// newHostbedOf is newHostbedSA with a manager of addresses and, on hosts V1, V2, …, hypervisors for
+// a way to migrate; 0: without.
+func newHostbedOf(
+	t testing.TB, f *fabric.Fabric, seed uint64, hc HostConfig, sac sa.Config, change func(*sm.Config), way hv.Way,
+) *hostbed {
+	t.Helper()
 	c, err := NewCluster(f, sim.Config{Seed: seed, HopLatency: LoadedHop, SMALatency: LoadedSMA, VLCap: 4})
 	if err != nil {
 		t.Fatal(err)
+	}
+	for i := range f.Nodes {
+		if n := &f.Nodes[i]; way != 0 && n.ID[0] == 'V' {
+			if err := c.addHypervisor(n, way); err != nil {
+				t.Fatal(err)
+			}
+		}
 	}
 	m, err := c.Attach("S1", lashManager(change), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	m.ServeSA(sac, sa.Options{})
+	if way != 0 {
+		m.ServeVMs(vm.Config{})
+	}
 	if err := m.Start(); err != nil {
 		t.Fatal(err)
 	}

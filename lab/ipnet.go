@@ -80,7 +80,7 @@ type IPServer struct {
 	net    *IPNet
 	agent  *saAgent
 	guests []*Guest
-	timed  mad.Time
+	alarm  *Alarm
 }
 
 // saAgent is a client of the SA at an endpoint, with its timer.
@@ -89,7 +89,7 @@ type saAgent struct {
 	ep     *sim.Endpoint
 	client *saclient.Client
 	grh    bool // of a VM: a shared LID does not say who asks
-	timed  mad.Time
+	alarm  *Alarm
 	traps  int // subscribed to
 	era    int
 	lose   func() bool // a Report, nil: none
@@ -107,7 +107,8 @@ func NewIPNet(c *Cluster, m *Manager, cfg IPConfig, nodes ...string) (*IPNet, er
 		if err != nil {
 			return nil, err
 		}
-		v := &IPServer{Server: &ipoib.Server{Rate: cfg.Rate, CPU: cfg.CPU}, Node: node, net: n, timed: mad.Never}
+		v := &IPServer{Server: &ipoib.Server{Rate: cfg.Rate, CPU: cfg.CPU}, Node: node, net: n}
+		v.alarm = NewAlarm(c.Sim, v.NextTimer, v.Run)
 		v.agent = n.newAgent(ep, false)
 		v.Client = v.agent.client
 		v.Client.OnReport = v.report
@@ -150,10 +151,10 @@ func (v *IPServer) reregister() {
 		}
 		g.dev.Rejoin(now)
 		g.dev.Refresh(now)
-		g.agent.arm()
+		g.agent.alarm.Set()
 	}
-	v.agent.arm()
-	v.arm()
+	v.agent.alarm.Set()
+	v.alarm.Set()
 }
 
 // report is a notice for the privileged domain: it hands it to each VM with a GUID (Paper VI,
@@ -177,32 +178,14 @@ func (v *IPServer) report(r *saclient.Report) {
 	}
 }
 
-// arm has the server run when something of it is due.
-func (v *IPServer) arm() {
-	t := v.NextTimer()
-	if t == mad.Never || v.timed <= t {
-		return
-	}
-	now := v.net.Sim.Now()
-	t = max(t, now)
-	v.timed = t
-	v.net.Sim.At(t, func() {
-		if v.timed != t {
-			return
-		}
-		v.timed = mad.Never
-		v.Run(v.net.Sim.Now())
-		v.arm()
-	})
-}
-
 // newAgent makes a client of the SA. The endpoint's other packets are frames.
 func (n *IPNet) newAgent(ep *sim.Endpoint, grh bool) *saAgent {
-	a := &saAgent{net: n, ep: ep, grh: grh, timed: mad.Never}
+	a := &saAgent{net: n, ep: ep, grh: grh}
 	a.client = saclient.New(a.send, func() saclient.Master {
 		pi := ep.PortInfo()
 		return saclient.Master{LID: pi.MasterSMLID, SL: pi.MasterSMSL}
 	}, n.Config.MAD)
+	a.alarm = NewAlarm(n.Sim, a.client.NextTimer, a.client.Expire)
 	ep.Accepts = saclient.Accepts
 	ep.OnPacket = a.receive
 	return a
@@ -213,7 +196,7 @@ func (a *saAgent) receive(p *mad.Packet) {
 		return
 	}
 	a.client.Receive(a.net.Sim.Now(), p)
-	a.arm()
+	a.alarm.Set()
 }
 
 func (a *saAgent) send(p *mad.Packet) {
@@ -233,7 +216,7 @@ func (a *saAgent) subscribe() {
 	for _, trap := range a.net.Config.Traps {
 		a.ask(trap, a.era)
 	}
-	a.arm()
+	a.alarm.Set()
 }
 
 func (a *saAgent) ask(trap uint16, era int) {
@@ -246,26 +229,10 @@ func (a *saAgent) ask(trap uint16, era int) {
 			a.net.Sim.After(time.Second, func() {
 				if era == a.era {
 					a.ask(trap, era)
-					a.arm()
+					a.alarm.Set()
 				}
 			})
 		}
-	})
-}
-
-func (a *saAgent) arm() {
-	t := a.client.NextTimer()
-	if t == mad.Never || a.timed <= t {
-		return
-	}
-	a.timed = t
-	a.net.Sim.At(t, func() {
-		if a.timed != t {
-			return
-		}
-		a.timed = mad.Never
-		a.client.Expire(a.net.Sim.Now())
-		a.arm()
 	})
 }
 

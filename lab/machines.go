@@ -23,8 +23,11 @@ import (
 type Machines struct {
 	*Loaded
 	Adapters []*adapter.Adapter // by host of the engine
-	way      hv.Way
-	cfg      sm.Config
+	// OnMoved, if set, hears of the end of each migration.
+	OnMoved func(m *Machine)
+
+	way hv.Way
+	cfg sm.Config
 }
 
 // models are the adapters of each way, and the LIDs of machines on them.
@@ -58,10 +61,9 @@ func StartMachines(f *fabric.Fabric, way hv.Way, sc sim.Config, cfg sm.Config, d
 			}
 			continue
 		}
-		if err := c.Sim.AddHypervisor(n.ID, 1, sim.Hypervisor{Model: models[way].model, VFs: machineVFs}); err != nil {
+		if err := c.addHypervisor(n, way); err != nil {
 			return nil, err
 		}
-		c.floats[n.Ports[1].GUID] = way == hv.FloatingLID
 	}
 	m, err := c.Attach(node, cfg, nil)
 	if err != nil {
@@ -87,6 +89,12 @@ func StartMachines(f *fabric.Fabric, way hv.Way, sc sim.Config, cfg sm.Config, d
 		h.Adapters = append(h.Adapters, a)
 	}
 	return h, nil
+}
+
+// addHypervisor makes a hypervisor of an adapter, of the model that a way needs.
+func (c *Cluster) addHypervisor(n *fabric.Node, way hv.Way) error {
+	c.floats[n.Ports[1].GUID] = way == hv.FloatingLID
+	return c.Sim.AddHypervisor(n.ID, 1, sim.Hypervisor{Model: models[way].model, VFs: machineVFs})
 }
 
 // Restart has the manager die, and another begin in its place with what it has stored.

@@ -37,6 +37,7 @@ func (m *Machine) Migrate(to int, c hv.Config, o adapter.Options, s rc.Sender) (
 	if v.carrier, err = hv.OpenCarrier(a, b, o, s, h.path(m.host, b.LID()), h.path(to, a.LID())); err != nil {
 		return nil, err
 	}
+	v.carrier.SetPeers(h.gid(h.ports[m.host]), h.gid(h.ports[to]))
 	if v.Migration, err = hv.New(c, v); err != nil {
 		return nil, err
 	}
@@ -65,7 +66,13 @@ func (v *Move) watch() {
 	sent, sets := h.sums()
 	v.Sent, v.Sets, v.Blocks = sent-v.Sent, sets-v.Sets, int(h.Sim.Stats().LFTSets)-v.Blocks
 	v.ended = true
+	if h.OnMoved != nil {
+		h.OnMoved(v.m)
+	}
 }
+
+// gid is the GID of a GUID.
+func (h *Machines) gid(g ib.GUID) ib.GID { return ib.MakeGID(h.cfg.Prefix, g) }
 
 func (v *Move) migrating() bool {
 	i := v.m.Interface()

@@ -165,26 +165,23 @@ func TestReportsPassGuards(t *testing.T) {
 		if err := c.RunUntil(time.Minute, func() bool { return m.Up() && m.Idle() }); err != nil {
 			t.Fatal(err)
 		}
-		var hosts []*PathHost
+		var hosts []*pathUser
 		for _, n := range caNames(c.Fabric) {
-			h, err := c.PathHost(n)
-			if err != nil {
-				t.Fatal(err)
-			}
-			hosts = append(hosts, h)
+			hosts = append(hosts, newPathUser(t, c, n, false))
 		}
 		for _, h := range hosts {
 			for _, d := range hosts {
 				if d != h {
-					h.Peers = append(h.Peers, d.GID())
+					h.peers = append(h.peers, d.gid)
 				}
 			}
-			h.Subscribe()
-			h.AskAll()
+			h.subscribe()
+			h.askAll()
 		}
 		c.Run(2 * time.Second)
+		heard := map[*pathUser]int{}
 		for _, h := range hosts {
-			h.Heard = 0
+			heard[h] = h.heard()
 		}
 		if err := c.Sim.LinkDown("S2", 2); err != nil {
 			t.Fatal(err)
@@ -192,7 +189,7 @@ func TestReportsPassGuards(t *testing.T) {
 		c.Run(time.Second)
 		deaf := 0
 		for _, h := range hosts {
-			if h.Heard == 0 || h.Wrong(m) != "" {
+			if h.heard() == heard[h] || h.wrong(m) != "" {
 				deaf++
 			}
 		}

@@ -13,93 +13,9 @@ import (
 	"heddle/mad"
 	"heddle/sa"
 	"heddle/sim"
+	"heddle/sim/host/saclient"
 	"heddle/store"
 )
-
-// pathAgent is a path cache on a simulated host, in virtual time.
-type pathAgent struct {
-	c     *Cluster
-	ep    *sim.Endpoint
-	core  *agent.Core
-	rmpp  *mad.RMPP
-	armed mad.Time
-	timed mad.Time
-	deaf  bool // Reports are lost
-	asked uint64
-	done  map[uint64]func(a *agent.Answer)
-}
-
-func newPathAgent(t testing.TB, c *Cluster, node string, cfg agent.Config) *pathAgent {
-	t.Helper()
-	ep, err := c.Sim.Attach(node)
-	if err != nil {
-		t.Fatal(err)
-	}
-	a := &pathAgent{c: c, ep: ep, core: agent.New(cfg), rmpp: mad.NewRMPP(mad.RMPPConfig{}), armed: mad.Never, timed: mad.Never, done: map[uint64]func(a *agent.Answer){}}
-	ep.Accepts = func(p *mad.Packet) bool {
-		return ib.Class(p.Data[1]) == ib.ClassSA && ib.Method(p.Data[3]) == ib.MethodReport
-	}
-	ep.OnPacket = func(p *mad.Packet) {
-		if a.deaf && ib.Method(p.Data[3]) == ib.MethodReport {
-			return
-		}
-		whole, kind := a.rmpp.Receive(c.Sim.Now(), p, a.ep.Send, noDone)
-		a.armRMPP()
-		switch kind {
-		case mad.RMPPUsed:
-			return
-		case mad.RMPPMessage:
-			p = whole
-		}
-		a.step(agent.Received{P: keep(p)})
-	}
-	a.look()
-	return a
-}
-
-// look reads the state of the port each 500 ms, as the real agent does.
-func (a *pathAgent) look() {
-	pi := a.ep.PortInfo()
-	a.step(agent.SetPort{Port: agent.Port{
-		Active: pi.PortState == ib.StateActive, LID: pi.LID, LMC: pi.LMC, SM: mad.Addr{LID: pi.MasterSMLID, SL: pi.MasterSMSL},
-		GIDs: a.ep.GIDs(nil), PKeys: a.ep.PKeys(nil),
-	}})
-	a.c.Sim.At(a.c.Sim.Now().Add(500*time.Millisecond), a.look)
-}
-
-func (a *pathAgent) step(ev agent.Event) {
-	var out agent.Output
-	out.Reset()
-	a.core.Step(a.c.Sim.Now(), ev, &out)
-	for i := range out.Sends {
-		s := &out.Sends[i]
-		a.ep.Send(&mad.Packet{Addr: s.Addr, LocalQP: 1, Data: s.MAD[:]})
-	}
-	for i := range out.Answers {
-		a.done[out.Answers[i].Token](&out.Answers[i])
-		delete(a.done, out.Answers[i].Token)
-	}
-	if t := out.Timer; t != mad.Never && t < a.armed {
-		a.armed = t
-		a.c.Sim.At(t, func() {
-			if a.armed == t {
-				a.armed = mad.Never
-				a.step(agent.Timer{})
-			}
-		})
-	}
-}
-
-func (a *pathAgent) armRMPP() {
-	if t := a.rmpp.NextTimer(); t < a.timed {
-		a.timed = t
-		a.c.Sim.At(t, func() {
-			a.timed = mad.Never
-			a.rmpp.Expire(a.c.Sim.Now(), a.ep.Send, noDone)
-			a.armRMPP()
-		})
-	}
-}
 
 // cacheTrial is a random run of path caches against a real manager.
 type cacheTrial struct {
@@ -107,7 +23,7 @@ type cacheTrial struct {
 	rng     *rand.Rand
 	c       *Cluster
 	m       *Manager
-	agents  []*pathAgent
+	agents  []*PathHost
 	cfg     agent.Config
 	hosts   []string
 	down    map[string]bool
@@ -152,7 +68,10 @@ func runCacheTrial(t *testing.T, seed uint64) {
 	x.truth, x.was = map[[2]ib.GID]wire.PathRecord{}, map[[2]ib.GID][]oldPath{}
 	x.manage(x.hosts[0], nil)
 	for _, h := range x.hosts[2:4] {
-		a := newPathAgent(t, c, h, x.cfg)
+		a, err := c.PathHost(h, x.cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
 		x.agents = append(x.agents, a)
 	}
 	x.record()
@@ -162,7 +81,7 @@ func runCacheTrial(t *testing.T, seed uint64) {
 	}
 	for _, a := range x.agents {
 		c.Run(2 * time.Second)
-		if s := a.core.Stats(); s.Waiting > 0 || len(a.done) > 0 {
+		if s := a.Stats(); s.Waiting > 0 {
 			t.Errorf("askers still wait: %+v", s)
 		}
 	}
@@ -197,7 +116,7 @@ func (x *cacheTrial) record() {
 			if n.IsSwitch() {
 				continue
 			}
-			k := [2]ib.GID{a.gid(), ib.MakeGID(ib.DefaultSubnetPrefix, n.Ports[1].GUID)}
+			k := [2]ib.GID{a.GID(), ib.MakeGID(ib.DefaultSubnetPrefix, n.Ports[1].GUID)}
 			now, err := x.m.Path(mad.Addr{LID: x.m.Snap.LID}, k[0], k[1], ib.PKeyDefaultFull)
 			if err != nil {
 				now = wire.PathRecord{}
@@ -209,8 +128,6 @@ func (x *cacheTrial) record() {
 		}
 	}
 }
-
-func (a *pathAgent) gid() ib.GID { return ib.MakeGID(ib.DefaultSubnetPrefix, a.ep.PortGUID()) }
 
 func samePath(a, b *wire.PathRecord) bool {
 	return a.DLID == b.DLID && a.SLID == b.SLID && a.SL == b.SL && a.MTU == b.MTU && a.Rate == b.Rate
@@ -248,7 +165,11 @@ func (x *cacheTrial) act() {
 	case x.faithful:
 	case r < 97:
 		a := x.agents[x.rng.IntN(len(x.agents))]
-		a.deaf = !a.deaf
+		if a.Lose == nil {
+			a.Lose = saclient.Accepts // Reports are lost
+		} else {
+			a.Lose = nil
+		}
 	default:
 		x.m.Kill()
 		x.c.Run(time.Duration(x.rng.IntN(8)) * time.Second)
@@ -257,26 +178,23 @@ func (x *cacheTrial) act() {
 }
 
 // ask asks for the path to a host, and judges the answer.
-func (x *cacheTrial) ask(a *pathAgent, host string) {
+func (x *cacheTrial) ask(a *PathHost, host string) {
 	n := x.c.Fabric.Find(host)
-	k := [2]ib.GID{a.gid(), ib.MakeGID(ib.DefaultSubnetPrefix, x.c.Fabric.Nodes[n].Ports[1].GUID)}
+	k := [2]ib.GID{a.GID(), ib.MakeGID(ib.DefaultSubnetPrefix, x.c.Fabric.Nodes[n].Ports[1].GUID)}
 	wait := time.Duration(1+x.rng.IntN(1500)) * time.Millisecond
 	begin, answered := x.c.Sim.Now(), false
-	a.asked++
-	want := a.asked
-	a.done[want] = func(ans *agent.Answer) {
+	q := agent.Query{Mask: wire.PathCompSGID | wire.PathCompDGID | wire.PathCompPKey, Record: wire.PathRecord{SGID: k[0], DGID: k[1], PKey: ib.PKeyDefaultFull}}
+	a.Ask(&q, wait, func(now mad.Time, ans *agent.Answer) {
 		answered = true
 		x.answers++
 		x.stats[ans.Source]++
-		if took := x.c.Sim.Now().Sub(begin); took > wait {
+		if took := now.Sub(begin); took > wait {
 			x.t.Errorf("an answer after %v, limit %v", took, wait)
 		}
 		if ans.Result == agent.Found {
 			x.judge(k, ans)
 		}
-	}
-	q := agent.Query{Mask: wire.PathCompSGID | wire.PathCompDGID | wire.PathCompPKey, Record: wire.PathRecord{SGID: k[0], DGID: k[1], PKey: ib.PKeyDefaultFull}}
-	a.step(agent.Ask{Token: want, Query: q, Wait: wait})
+	})
 	x.c.Sim.At(begin.Add(wait+time.Millisecond), func() {
 		if !answered {
 			x.t.Errorf("no answer after %v", wait)

@@ -1,281 +1,169 @@
 package lab
 
 import (
-	"encoding/binary"
-	"fmt"
 	"time"
 
+	"heddle/agent"
 	"heddle/ib"
-	wire "heddle/ib/sa"
-	"heddle/ib/smp"
 	"heddle/mad"
-	"heddle/sa"
 	"heddle/sim"
+	"heddle/sim/host/saclient"
 )
 
-// PathHost is a program on a host that asks for the paths that it uses, believes what it has, and
-// learns of changes from Reports alone.
+// PathHost is the path cache of heddle agent on a simulated host: package agent's core at an open
+// port, in virtual time, as agent/live has it at a real one.
 type PathHost struct {
-	// Aware hosts ask for what changed since a generation; others ask for all their paths when any
-	// may have changed.
-	Aware bool
-	// Peers are the destinations, Held the paths to them.
-	Peers []ib.GID
-	Held  map[ib.GID]wire.PathRecord
-	Gen   uint64
-	// Lose, if set, drops a Report (of) or its response; or a request or its answer.
-	Lose func() bool
-	// Asked and Bytes count its requests and their answers, Heard the Reports, with their bytes in
-	// MADs of 256.
-	Asked, Heard, Bytes int
+	// Lose, if set, loses what goes or comes.
+	Lose func(p *mad.Packet) bool
 
-	// Deaf hosts answer no Reports, and do not look at them.
-	Deaf bool
-
-	c       *Cluster
-	ep      *sim.Endpoint
-	rmpp    *mad.RMPP
-	timed   mad.Time
-	tid     uint32
-	gid     ib.GID
-	pending map[uint32]*question
+	sim   *sim.Subnet
+	ep    *sim.Endpoint
+	out   func(p *mad.Packet)
+	core  *agent.Core
+	rmpp  *mad.RMPP
+	due   mad.Time // of the core
+	alarm *Alarm
+	away  bool
+	read  mad.Time // when the state of the port was read
+	asked uint64
+	done  map[uint64]func(now mad.Time, a *agent.Answer)
 }
 
-// question is a request without an answer.
-type question struct {
-	m    ib.MAD
-	done func(b []byte)
-}
+// The port is read each pathTick, and before a question if the last reading is older than
+// pathQuick: the times of agent/live.
+const (
+	pathTick  = 2 * time.Second
+	pathQuick = 50 * time.Millisecond
+)
 
-// askAgain is when a host repeats a request.
-const askAgain = 200 * time.Millisecond
-
-// PathHost opens a port of a node; subscribe, and give it peers.
-func (c *Cluster) PathHost(node string) (*PathHost, error) {
+// PathHost opens a port of a node for a path cache.
+func (c *Cluster) PathHost(node string, cfg agent.Config) (*PathHost, error) {
 	ep, err := c.Sim.Attach(node)
 	if err != nil {
 		return nil, err
 	}
-	h := &PathHost{
-		Held: map[ib.GID]wire.PathRecord{}, c: c, ep: ep, rmpp: mad.NewRMPP(mad.RMPPConfig{}), timed: mad.Never,
-		gid: ib.MakeGID(ib.DefaultSubnetPrefix, ep.PortGUID()), pending: map[uint32]*question{},
-	}
-	ep.OnPacket = h.receive
-	ep.Accepts = func(p *mad.Packet) bool { // requests are for a manager on the same port
-		return ib.Class(p.Data[1]) == ib.ClassSA && ib.Method(p.Data[3]) == ib.MethodReport
-	}
+	ep.Accepts = saclient.Accepts
+	h := NewPathHost(c.Sim, ep, cfg, ep.Send)
+	ep.OnPacket = h.Receive
+	h.Return()
 	return h, nil
 }
 
-func (h *PathHost) receive(p *mad.Packet) {
-	if h.Lose != nil && h.Lose() {
+// NewPathHost puts a path cache at an open port, whose owner passes on what comes for it (Receive):
+// responses to what it has sent, and Reports. It sends by send, and has its port from Return on.
+func NewPathHost(s *sim.Subnet, ep *sim.Endpoint, cfg agent.Config, send func(p *mad.Packet)) *PathHost {
+	h := &PathHost{
+		sim: s, ep: ep, out: send, core: agent.New(cfg), rmpp: mad.NewRMPP(mad.RMPPConfig{}), due: mad.Never, away: true,
+		done: map[uint64]func(mad.Time, *agent.Answer){},
+	}
+	h.alarm = NewAlarm(s, func() mad.Time { return min(h.due, h.rmpp.NextTimer()) }, h.expire)
+	h.tick()
+	return h
+}
+
+// GID is that of the host's port.
+func (h *PathHost) GID() ib.GID { return ib.MakeGID(h.ep.PortInfo().GidPrefix, h.ep.PortGUID()) }
+
+// Stats are the counts of the cache.
+func (h *PathHost) Stats() agent.Stats { return h.core.Stats() }
+
+// Entries calls yield for the cached answers, the most recently used one first.
+func (h *PathHost) Entries(yield func(agent.Entry) bool) { h.core.Entries(h.sim.Now(), yield) }
+
+// Ask asks for a path. done is called once, at the latest after wait: during the call if the answer
+// is there.
+func (h *PathHost) Ask(q *agent.Query, wait time.Duration, done func(now mad.Time, a *agent.Answer)) {
+	if h.sim.Now().Sub(h.read) > pathQuick {
+		h.look()
+	}
+	h.asked++
+	h.done[h.asked] = done
+	h.step(agent.Ask{Token: h.asked, Query: *q, Wait: wait})
+}
+
+// Remove takes the port away; who asks has no answer until Return.
+func (h *PathHost) Remove() {
+	h.away = true
+	h.look()
+}
+
+// Return gives it its port, at the start and after Remove.
+func (h *PathHost) Return() {
+	h.away = false
+	h.look()
+}
+
+// Receive takes a packet from the port, which is valid during the call alone.
+func (h *PathHost) Receive(p *mad.Packet) {
+	if h.Lose != nil && h.Lose(p) {
 		return
 	}
-	whole, kind := h.rmpp.Receive(h.c.Sim.Now(), p, h.raw, noDone)
-	h.arm()
+	whole, kind := h.rmpp.Receive(h.sim.Now(), p, h.send, noDone)
 	switch kind {
 	case mad.RMPPUsed:
+		h.alarm.Set()
 		return
 	case mad.RMPPMessage:
 		p = whole
 	}
-	if len(p.Data) < wire.HeaderLen || ib.Class(p.Data[1]) != ib.ClassSA {
-		return
-	}
-	switch method := ib.Method(p.Data[3]); {
-	case method.IsResponse():
-		h.answered(binary.BigEndian.Uint32(p.Data[12:]), p.Data)
-	case method == ib.MethodReport && !h.Deaf:
-		q := *p
-		q.LocalQP = 1
-		q.Data = append([]byte(nil), p.Data...)
-		h.report(&q)
-		if q.Data[3] |= byte(ib.MethodResponseBit); h.Lose == nil || !h.Lose() {
-			h.ep.Send(&q)
-		}
+	h.step(agent.Received{P: keep(p)})
+}
+
+func (h *PathHost) send(p *mad.Packet) {
+	if h.Lose == nil || !h.Lose(p) {
+		h.out(p)
 	}
 }
 
-func (h *PathHost) raw(p *mad.Packet) { h.ep.Send(p) }
-
-func (h *PathHost) arm() {
-	t := h.rmpp.NextTimer()
-	if t == mad.Never || h.timed <= t {
-		return
-	}
-	h.timed = t
-	h.c.Sim.At(t, func() {
-		if h.timed != t {
-			return
-		}
-		h.timed = mad.Never
-		h.rmpp.Expire(h.c.Sim.Now(), h.raw, noDone)
-		h.arm()
-	})
+// tick reads the port, again and again.
+func (h *PathHost) tick() {
+	h.look()
+	h.sim.After(pathTick, h.tick)
 }
 
-// GID is that of the host's port.
-func (h *PathHost) GID() ib.GID { return h.gid }
-
-// Subscribe subscribes to traps 68 and 69.
-func (h *PathHost) Subscribe() {
-	for _, n := range []uint16{smp.TrapRePath, smp.TrapUnPath} {
-		var m ib.MAD
-		wire.New(&m, ib.MethodSet, wire.AttrInformInfo, 0, 0)
-		(&wire.InformInfo{
-			LIDRangeBegin: wire.InformAllLIDs, IsGeneric: 1, Subscribe: 1, Type: wire.InformAllTypes, TrapNumber: n, Producer: wire.InformAllProducers,
-		}).Put(wire.Data(&m))
-		h.ask(&m, func([]byte) {})
-	}
-}
-
-// AskAll asks for all paths.
-func (h *PathHost) AskAll() {
-	for _, d := range h.Peers {
-		h.askPath(d)
-	}
-}
-
-func (h *PathHost) askPath(dst ib.GID) {
-	m := pathQuery(h.gid, dst)
-	h.ask(&m, func(b []byte) {
-		var p wire.PathRecord
-		if delete(h.Held, dst); binary.BigEndian.Uint16(b[4:]) == 0 && p.Decode(b[wire.HeaderLen:wire.HeaderLen+wire.PathRecordLen]) == nil {
-			h.Held[dst] = p
-		}
-	})
-}
-
-func pathQuery(src, dst ib.GID) (m ib.MAD) {
-	wire.New(&m, ib.MethodGet, wire.AttrPathRecord, 0, wire.PathCompSGID|wire.PathCompDGID)
-	(&wire.PathRecord{SGID: src, DGID: dst}).Put(wire.Data(&m))
-	return m
-}
-
-// ask sends a request until it is answered.
-func (h *PathHost) ask(m *ib.MAD, done func(b []byte)) {
-	h.tid++
-	m.SetTID(uint64(h.tid))
-	q := &question{*m, done}
-	h.pending[h.tid] = q
-	h.try(h.tid, q)
-}
-
-func (h *PathHost) try(tid uint32, q *question) {
-	if h.pending[tid] != q {
+// look tells the core the state of the port.
+func (h *PathHost) look() {
+	h.read = h.sim.Now()
+	if h.away {
+		h.step(agent.SetPort{})
 		return
 	}
 	pi := h.ep.PortInfo()
-	h.Asked++
-	h.Bytes += ib.MADLen
-	h.ep.Send(&mad.Packet{Addr: mad.Addr{LID: pi.MasterSMLID, SL: pi.MasterSMSL, QP: 1}, LocalQP: 1, Data: append([]byte(nil), q.m[:]...)})
-	h.c.Sim.At(h.c.Sim.Now().Add(askAgain), func() { h.try(tid, q) })
+	h.step(agent.SetPort{Port: agent.Port{
+		Active: pi.PortState == ib.StateActive, LID: pi.LID, LMC: pi.LMC,
+		SM:   mad.Addr{LID: pi.MasterSMLID, SL: pi.MasterSMSL},
+		GIDs: h.ep.GIDs(nil), PKeys: h.ep.PKeys(nil),
+	}})
 }
 
-// answered takes an answer.
-func (h *PathHost) answered(tid uint32, b []byte) {
-	q := h.pending[tid]
-	if q == nil {
-		return
+func (h *PathHost) expire(now mad.Time) {
+	if h.rmpp.NextTimer() <= now {
+		h.rmpp.Expire(now, h.send, noDone)
 	}
-	if ib.Status(binary.BigEndian.Uint16(b[4:])) == ib.StatusBusy {
-		return // it is asked again
-	}
-	delete(h.pending, tid)
-	const each = wire.DataLen
-	h.Bytes += ib.MADLen * max((len(b)-wire.HeaderLen+each-1)/each, 1)
-	q.done(b)
-}
-
-// report takes a Report.
-func (h *PathHost) report(p *mad.Packet) {
-	h.Heard++
-	h.Bytes += 2 * ib.MADLen // with its response
-	data := p.Data[wire.DataOffset:]
-	var n wire.Notice
-	var x wire.PathNotice
-	if n.Decode(data[:wire.NoticeLen]) != nil || x.Decode(data[wire.NoticeLen:]) != nil {
-		return
-	}
-	var d smp.DetailPath
-	d.Get(&n.DataDetails)
-	mask := wire.CompMask(d.ComponentMask)
-	one := mask.Any(wire.PathCompDLID | wire.PathCompDGID)
-	switch {
-	case !h.Aware && !one:
-		h.AskAll()
-	case h.Aware && (!one || h.Gen < x.Before || h.Gen>>32 != x.Generation>>32):
-		h.CatchUp()
-	default:
-		h.apply(mask, &x.Path, n.TrapNumber == smp.TrapUnPath)
-		if !x.More {
-			h.Gen = max(h.Gen, x.Generation)
-		}
+	if h.due <= now {
+		h.step(agent.Timer{})
 	}
 }
 
-// apply is what one changed path does to what the host holds.
-func (h *PathHost) apply(mask wire.CompMask, p *wire.PathRecord, lost bool) {
-	for _, dst := range h.Peers {
-		had, has := h.Held[dst]
-		switch {
-		case mask.Has(wire.PathCompDGID) && dst != p.DGID, !mask.Has(wire.PathCompDGID) && has && had.DLID != p.DLID:
-		case lost:
-			delete(h.Held, dst)
-		case p.MTU == 0 || dst != p.DGID || has && had.PKey != p.PKey:
-			h.askPath(dst)
-		default:
-			h.Held[dst] = *p
-		}
+// step applies one event, and carries out what it asks for.
+func (h *PathHost) step(ev agent.Event) {
+	var out agent.Output
+	out.Reset()
+	now := h.sim.Now()
+	h.core.Step(now, ev, &out)
+	h.due = out.Timer
+	h.alarm.Set()
+	if out.Refresh {
+		h.read = mad.Time(0).Add(-pathTick) // the next question reads the port
 	}
-}
-
-// CatchUp asks for what changed since the host's generation.
-func (h *PathHost) CatchUp() {
-	var m ib.MAD
-	wire.New(&m, ib.MethodGetTable, wire.AttrPathChangeRecord, 0, wire.PathChangeCompGeneration)
-	(&wire.PathChangeRecord{Generation: h.Gen}).Put(wire.Data(&m))
-	h.ask(&m, func(b []byte) {
-		if binary.BigEndian.Uint16(b[4:]) != 0 {
-			return
-		}
-		for b = b[wire.HeaderLen:]; len(b) >= wire.PathChangeRecordLen; b = b[wire.PathChangeRecordLen:] {
-			var x wire.PathChangeRecord
-			if x.Decode(b[:wire.PathChangeRecordLen]) != nil {
-				return
-			}
-			mask := wire.PathCompSGID | wire.PathCompDLID
-			if !x.Path.DGID.IsZero() {
-				mask |= wire.PathCompDGID
-			}
-			switch {
-			case !x.Head:
-				h.apply(mask, &x.Path, x.Lost)
-			default:
-				if h.Gen = x.Generation; x.All {
-					h.AskAll()
-				}
-			}
-		}
-	})
-}
-
-// Wrong says which held path differs from the manager's answer; "": none.
-func (h *PathHost) Wrong(m *Manager) string {
-	for _, d := range h.Peers {
-		port := m.Snap.PortByGID(h.gid)
-		if port < 0 {
-			return ""
-		}
-		var p wire.PathRecord
-		q := pathQuery(h.gid, d)
-		src := *m.sa.source()
-		src.Held = nil // nobody asks
-		b, _ := sa.Answer(&src, &sa.Request{From: mad.Addr{LID: m.Snap.Ports[port].LID, QP: 1}, Data: q[:]}, nil)
-		ok := len(b) >= ib.MADLen && binary.BigEndian.Uint16(b[4:]) == 0 && p.Decode(b[wire.HeaderLen:wire.HeaderLen+wire.PathRecordLen]) == nil
-		if held, has := h.Held[d]; has != ok || has && held != p {
-			return fmt.Sprintf("from %v to %v: has %v %+v, the SA has %v %+v", h.gid, d, has, held, ok, p)
-		}
+	for i := range out.Sends {
+		s := &out.Sends[i]
+		h.send(&mad.Packet{Addr: s.Addr, LocalQP: 1, Data: s.MAD[:]})
 	}
-	return ""
+	for i := range out.Answers {
+		a := &out.Answers[i]
+		done := h.done[a.Token]
+		delete(h.done, a.Token)
+		done(now, a) // which may ask
+	}
 }

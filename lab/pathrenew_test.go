@@ -35,24 +35,25 @@ func TestPathCacheRenewed(t *testing.T) {
 		t.Fatal(err)
 	}
 	mustUp(t, c, m)
-	a := newPathAgent(t, c, names[1], agent.Defaults())
+	a, err := c.PathHost(names[1], agent.Defaults())
+	if err != nil {
+		t.Fatal(err)
+	}
 	c.Run(time.Second)
 	ask := func(name string) (got agent.Answer) {
 		t.Helper()
 		d := ib.MakeGID(ib.DefaultSubnetPrefix, c.Fabric.Nodes[c.Fabric.Find(name)].Ports[1].GUID)
-		a.asked++
-		a.done[a.asked] = func(x *agent.Answer) { got = *x }
 		q := agent.Query{
 			Mask: wire.PathCompSGID | wire.PathCompDGID | wire.PathCompPKey | wire.PathCompReversible | wire.PathCompNumbPath |
 				wire.PathCompServiceID8 | wire.PathCompServiceID56 | wire.PathCompQoSClass,
 			Record: wire.PathRecord{
-				SGID: a.gid(), DGID: d, PKey: ib.PKeyDefaultFull, Reversible: true,
+				SGID: a.GID(), DGID: d, PKey: ib.PKeyDefaultFull, Reversible: true,
 				NumbPath: 1, ServiceID: 0x106,
 			},
 		}
-		a.step(agent.Ask{Token: a.asked, Query: q, Wait: time.Second})
+		a.Ask(&q, time.Second, func(_ mad.Time, x *agent.Answer) { got = *x })
 		c.Run(10 * time.Millisecond)
-		now, err := m.Path(mad.Addr{LID: m.Snap.LID}, a.gid(), d, ib.PKeyDefaultFull)
+		now, err := m.Path(mad.Addr{LID: m.Snap.LID}, a.GID(), d, ib.PKeyDefaultFull)
 		if now.Reserved3 = 0; err != nil || got.Result != agent.Found || got.Record != now {
 			t.Fatalf("%s: %+v, the SA has %+v, %v", name, got, now, err)
 		}
@@ -63,7 +64,7 @@ func TestPathCacheRenewed(t *testing.T) {
 		levels[n] = ask(n).Record.SL
 	}
 	changed := 0
-	queries := a.core.Stats().Queries
+	queries := a.Stats().Queries
 	for i := range f.Nodes {
 		n := &f.Nodes[i]
 		if !n.IsSwitch() {
@@ -93,7 +94,7 @@ func TestPathCacheRenewed(t *testing.T) {
 			c.Run(3 * time.Second)
 		}
 	}
-	s := a.core.Stats()
+	s := a.Stats()
 	if changed == 0 || s.Renewed == 0 || s.Queries != queries {
 		t.Errorf("%d levels changed, %d entries renewed, %d queries", changed, s.Renewed, s.Queries-queries)
 	}

@@ -18,7 +18,7 @@ type segmenting struct {
 	c      *Cluster
 	ep     *sim.Endpoint
 	rmpp   *mad.RMPP
-	timed  mad.Time
+	alarm  *Alarm
 	got    func(p *mad.Packet) // whole messages
 	ended  map[uint64]error
 	closed bool
@@ -30,14 +30,24 @@ func (c *Cluster) segmenting(t testing.TB, node string) *segmenting {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &segmenting{c: c, ep: ep, rmpp: mad.NewRMPP(mad.RMPPConfig{}), timed: mad.Never, ended: map[uint64]error{}}
+	s := &segmenting{c: c, ep: ep, rmpp: mad.NewRMPP(mad.RMPPConfig{}), ended: map[uint64]error{}}
+	s.alarm = NewAlarm(c.Sim, func() mad.Time {
+		if s.closed {
+			return mad.Never
+		}
+		return s.rmpp.NextTimer()
+	}, func(now mad.Time) {
+		if !s.closed {
+			s.rmpp.Expire(now, s.raw, s.done)
+		}
+	})
 	ep.Accepts = func(p *mad.Packet) bool { return ib.Class(p.Data[1]) == ib.ClassSA }
 	ep.OnPacket = func(p *mad.Packet) {
 		whole, kind := s.rmpp.Receive(c.Sim.Now(), p, s.raw, s.done)
 		if kind == mad.RMPPMessage && s.got != nil {
 			s.got(whole)
 		}
-		s.arm()
+		s.alarm.Set()
 	}
 	return s
 }
@@ -46,31 +56,13 @@ func (s *segmenting) lid() ib.LID                  { return s.ep.PortInfo().LID 
 func (s *segmenting) raw(p *mad.Packet)            { s.ep.Send(p) }
 func (s *segmenting) done(token uint64, err error) { s.ended[token] = err }
 
-func (s *segmenting) arm() {
-	t := s.rmpp.NextTimer()
-	if t == mad.Never || s.timed <= t {
-		return
-	}
-	s.timed = t
-	s.c.Sim.At(t, func() {
-		if s.timed != t {
-			return
-		}
-		s.timed = mad.Never
-		if !s.closed {
-			s.rmpp.Expire(s.c.Sim.Now(), s.raw, s.done)
-			s.arm()
-		}
-	})
-}
-
 func (s *segmenting) send(t testing.TB, to ib.LID, msg []byte, reply bool, token uint64) {
 	t.Helper()
 	p := &mad.Packet{Addr: mad.Addr{LID: to, QP: 1}, LocalQP: 1, Data: msg}
 	if err := s.rmpp.Send(s.c.Sim.Now(), p, reply, token, s.raw); err != nil {
 		t.Fatal(err)
 	}
-	s.arm()
+	s.alarm.Set()
 }
 
 // vanish takes the program away without a word.

@@ -29,10 +29,16 @@ func TestVMs(t *testing.T) {
 	}
 }
 
-// TestVMsKept replays schedules in which an address was once at two interfaces, or in no snapshot.
+// TestVMsKept replays schedules in which an address was once at two interfaces, or in no snapshot,
+// or a snapshot's tables led to another port.
 func TestVMsKept(t *testing.T) {
 	for _, s := range []uint64{
 		507, 1452, // an address moves while a sweep reads everything
+		1011, // a new manager brings an address elsewhere, and then is to leave it where it was
+		1125, // a sweep is broken off in which a LID moves
+		2009, // a move is taken back when the LID leads to the destination
+		2285, // a shared port comes back with an address that went elsewhere
+		2700, // a move is refused, and the old function has to come up again
 		1127, // an interface ended while no manager ran; its LID was stored for it and given to another
 		1572, // an interface without a place has a LID that its old function lost
 	} {

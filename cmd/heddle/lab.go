@@ -84,9 +84,10 @@ signalling cuts a cable of meshes of 6 to 400 switches (--sizes), with a host ea
 compares the ways of notifying hosts; OpenSM, where it is installed, routes the same
 meshes. Minutes; --sizes 36 takes seconds.
 
-path-caching migrates a VM that has RDS connections, with and without its addresses
-and path caches: --runs is how often each figure is run, --sizes the number of
-clients of the crowd (2,000); ten seconds.
+path-caching migrates a VM that has connections (Reliable Datagram Sockets, RDS), and
+counts what its peers then ask the SA: without path caches, with the paper's, and
+with those of heddle agent. --runs is how often each figure is run, --sizes the
+number of clients of the crowd (2,000); 20 seconds.
 
 live-migration migrates virtual machines between three hypervisors in five ways, from
 three stages on shared ports to firmware that saves a function, and shows outages,

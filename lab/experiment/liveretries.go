@@ -14,6 +14,7 @@ type rideResult struct {
 	limit            time.Duration // hypervisor.Outlasts
 	away             time.Duration // of the function, as measured
 	survived         bool
+	unheard          time.Duration // of a connection that ended: since its last acknowledgment
 	bad              error
 }
 
@@ -81,8 +82,10 @@ func runRide(timeout, retries uint8, part float64, seed uint64) (*rideResult, er
 	x.Stop()
 	b.Run(3 * time.Second)
 	b.Sim.Data()
-	st, _ := x.Failed()
-	r.survived = st == rc.Success
+	st, at := x.Failed()
+	if r.survived = st == rc.Success; !r.survived {
+		r.unheard = (at - x.Theirs.QP().LastNews()).Duration()
+	}
 	r.bad = x.Check()
 	return r, b.Engine.Check()
 }

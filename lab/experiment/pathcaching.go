@@ -208,8 +208,8 @@ func unanswered(cfg comm.Config) (took time.Duration, tries int, err error) {
 // runCrowds runs the crowd with both SAs, without and with caches.
 func (r *rdsResults) runCrowds(o *Options) error {
 	for _, answer := range []time.Duration{paperAnswer, heddleAnswer} {
-		for _, caching := range []bool{false, true} {
-			o.say("%d clients, %v for an answer, path caches %v", r.size.clients, answer, caching)
+		for _, caching := range []rdsCaching{noCaching, asPrinted, heddleAgent} {
+			o.say("%d clients, %v for an answer, path caches: %v", r.size.clients, answer, caching)
 			x := crowd{clients: r.size.clients, answer: answer, caching: caching}
 			if err := x.run(r.seed); err != nil {
 				return err

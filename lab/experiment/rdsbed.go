@@ -4,6 +4,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"heddle/agent"
 	"heddle/fabric"
 	"heddle/ib"
 	"heddle/ib/cm"
@@ -21,6 +22,9 @@ import (
 	"heddle/sim/host/saclient"
 )
 
+// rdsPatience is how long a program waits for its path cache: longer than all tries of a query.
+const rdsPatience = time.Minute
+
 // rdsService is the service that RDS listens to.
 const rdsService = 0x1_0000_48CA
 
@@ -35,15 +39,39 @@ type rdsBed struct {
 	at   map[ib.GID]*rdsNode // who answers for an address
 	of   map[*adapter.Connection]*rdsLink
 	seed uint64
+	// asleep: path caches have not started.
+	asleep bool
 }
 
 // rdsConfig are the parameters of the hosts and of the manager's SA.
 type rdsConfig struct {
 	rds     rds.Config
 	comm    comm.Config
-	caching bool          // the SA permits caching, and hosts cache
+	caching rdsCaching
 	answer  time.Duration // of the SA for a query
 	mad     mad.Config    // of queries
+}
+
+// rdsCaching says which paths hosts keep.
+type rdsCaching uint8
+
+const (
+	noCaching   rdsCaching = iota // hosts ask the SA each time, and it permits nothing else
+	asPrinted                     // Algorithm 2 as printed
+	heddleAgent                   // heddle agent as it is
+)
+
+// String is the word of reports.
+func (c rdsCaching) String() string { return [...]string{"no", "Algorithm 2", "heddle agent"}[c] }
+
+// cache configures the path cache of a host: always that of heddle agent.
+func (c *rdsConfig) cache() agent.Config {
+	k := agent.Defaults()
+	if c.caching == asPrinted {
+		k.Policy = agent.AsPublished
+		k.Timeout, k.Retries, k.Window = c.mad.Timeout, c.mad.Retries, max(k.Window, c.mad.Window)
+	}
+	return k
 }
 
 // newRDSBed brings up f with a manager at its first host, and hypervisors with shared
@@ -63,7 +91,7 @@ func newRDSBed(f *fabric.Fabric, cfg rdsConfig, seed uint64, hypervisors ...stri
 		return nil, err
 	}
 	opt := sa.Options{}
-	if cfg.caching {
+	if cfg.caching != noCaching {
 		opt.PathCaching = 1
 	}
 	b.m.ServeSA(sa.Defaults(), opt)
@@ -100,25 +128,24 @@ type rdsNode struct {
 	name   string
 	shared bool // a VM on a shared port
 	ep     *sim.Endpoint
-	gid    ib.GID // that peers know: IPoIB asks for it when a peer connects
-	up     bool   // its device is there
-	gone   bool   // its device is removed: nothing comes or goes
-	client *saclient.Client
+	gid    ib.GID           // that peers know: IPoIB asks for it when a peer connects
+	up     bool             // its device is there
+	gone   bool             // its device is removed: nothing comes or goes
+	client *saclient.Client // nil: cache asks
 	comm   *comm.Manager
-	cache  *rds.Cache // nil: it keeps no paths
+	cache  *lab.PathHost // nil: it keeps no paths
 	links  map[*rdsNode]*rdsLink
 	order  []*rdsLink // the same, as they were made
 	known  map[ib.LID]ib.GID
-	timed  mad.Time
+	alarm  *lab.Alarm
 
 	queries, saved []mad.Time // when it asked the SA, and when its cache had the path
 	away           int        // tries while it had no address
-	took           []time.Duration
 }
 
 // newNode is the software of a host, or of a VM if vm is its name.
-func (b *rdsBed) newNode(host, vm string) (*rdsNode, error) {
-	n := &rdsNode{b: b, name: host, timed: mad.Never, links: map[*rdsNode]*rdsLink{}, known: map[ib.LID]ib.GID{}}
+func (b *rdsBed) newNode(host, vm string, caching bool) (*rdsNode, error) {
+	n := &rdsNode{b: b, name: host, links: map[*rdsNode]*rdsLink{}, known: map[ib.LID]ib.GID{}}
 	var err error
 	if vm != "" {
 		n.name, n.shared = vm, true
@@ -129,17 +156,35 @@ func (b *rdsBed) newNode(host, vm string) (*rdsNode, error) {
 	if err != nil {
 		return nil, err
 	}
-	if b.cfg.caching {
-		n.cache = &rds.Cache{}
-	}
-	n.client = saclient.New(n.send, func() saclient.Master {
-		pi := n.ep.PortInfo()
-		return saclient.Master{LID: pi.MasterSMLID, SL: pi.MasterSMSL}
-	}, b.cfg.mad)
-	n.ep.Accepts = comm.Accepts
 	n.ep.OnPacket = n.receive
+	n.ep.Accepts = comm.Accepts
+	if caching {
+		n.ep.Accepts = func(p *mad.Packet) bool { return comm.Accepts(p) || saclient.Accepts(p) }
+		n.cache = lab.NewPathHost(b.c.Sim, n.ep, b.cfg.cache(), n.send)
+	} else {
+		n.client = saclient.New(n.send, func() saclient.Master {
+			pi := n.ep.PortInfo()
+			return saclient.Master{LID: pi.MasterSMLID, SL: pi.MasterSMSL}
+		}, b.cfg.mad)
+	}
+	n.alarm = lab.NewAlarm(b.c.Sim, n.nextTimer, n.expire)
 	n.attach()
 	return n, nil
+}
+
+func (n *rdsNode) nextTimer() mad.Time {
+	t := n.comm.NextTimer()
+	if n.client != nil {
+		t = min(t, n.client.NextTimer())
+	}
+	return t
+}
+
+func (n *rdsNode) expire(now mad.Time) {
+	if n.client != nil {
+		n.client.Expire(now)
+	}
+	n.comm.Expire(now)
 }
 
 // attach gives the node its device, with the GID that it has there.
@@ -147,6 +192,9 @@ func (n *rdsNode) attach() {
 	n.up, n.gone = true, false
 	n.gid = ib.MakeGID(ib.DefaultSubnetPrefix, n.ep.PortGUID())
 	n.b.at[n.gid] = n
+	if n.cache != nil && !n.b.asleep {
+		n.cache.Return()
+	}
 	n.comm = comm.New(n.b.cfg.comm, n.send, func() (ib.LID, ib.GID) { return n.ep.LID(), n.gid })
 	n.comm.Listen(rdsService, n.asked)
 	n.comm.OnReady = func(now mad.Time, c *comm.Conn) {
@@ -163,11 +211,16 @@ func (n *rdsNode) remove() {
 	for _, l := range n.order {
 		l.conn.Broken(n.b.now())
 	}
-	n.arm()
+	n.alarm.Set()
 }
 
 // removed ends the device.
-func (n *rdsNode) removed() { n.gone = true }
+func (n *rdsNode) removed() {
+	n.gone = true
+	if n.cache != nil {
+		n.cache.Remove()
+	}
+}
 
 func (n *rdsNode) send(p *mad.Packet) {
 	if n.gone {
@@ -188,34 +241,18 @@ func (n *rdsNode) receive(p *mad.Packet) {
 		return
 	}
 	now := n.b.now()
-	if comm.Accepts(p) {
+	switch {
+	case comm.Accepts(p):
 		if p.Addr.HasGRH {
 			n.known[p.Addr.LID] = p.Addr.GRH.GID
 		}
 		n.comm.Receive(now, p)
-	} else {
+	case n.cache != nil:
+		n.cache.Receive(p)
+	default:
 		n.client.Receive(now, p)
 	}
-	n.arm()
-}
-
-// arm has the node called when something of it is due.
-func (n *rdsNode) arm() {
-	t := min(n.client.NextTimer(), n.comm.NextTimer())
-	if t == mad.Never || n.timed <= t {
-		return
-	}
-	n.timed = t
-	n.b.c.Sim.At(t, func() {
-		if n.timed != t {
-			return
-		}
-		n.timed = mad.Never
-		now := n.b.now()
-		n.client.Expire(now)
-		n.comm.Expire(now)
-		n.arm()
-	})
+	n.alarm.Set()
 }
 
 // asked takes a peer's request.
@@ -243,7 +280,7 @@ type rdsLink struct {
 	dst     ib.GID
 	qp      *adapter.Connection
 	cm      *comm.Conn // once it is up
-	armed   mad.Time
+	alarm   *lab.Alarm
 
 	ups, downs []mad.Time
 }
@@ -252,9 +289,10 @@ type rdsLink struct {
 func (n *rdsNode) link(peer *rdsNode) *rdsLink {
 	l := n.links[peer]
 	if l == nil {
-		l = &rdsLink{n: n, peer: peer, armed: mad.Never}
+		l = &rdsLink{n: n, peer: peer}
 		h := uint64(n.ep.Tag())<<16 | uint64(peer.ep.Tag())
 		l.conn = rds.New(n.b.cfg.rds, rand.New(rand.NewPCG(n.b.seed, h)), l)
+		l.alarm = lab.NewAlarm(n.b.c.Sim, l.conn.NextTimer, l.conn.Expire)
 		n.links[peer] = l
 		n.order = append(n.order, l)
 	}
@@ -293,28 +331,32 @@ func (l *rdsLink) Resolve(now mad.Time, try uint64) {
 		return
 	}
 	l.dst = l.peer.gid
-	if n.cache != nil {
-		if r, ok := n.cache.Find(l.dst); ok {
-			n.saved = append(n.saved, now)
-			l.found(&r)
-			l.conn.Resolved(now, try, true)
-			return
-		}
-	}
-	n.queries = append(n.queries, now)
 	q := ibsa.PathRecord{SGID: n.gid, DGID: l.dst, NumbPath: 1, Reversible: true}
 	mask := ibsa.PathCompSGID | ibsa.PathCompDGID | ibsa.PathCompNumbPath | ibsa.PathCompReversible
+	if n.cache != nil {
+		asked := n.cache.Stats().Queries
+		n.cache.Ask(&agent.Query{Mask: mask, Record: q}, rdsPatience, func(at mad.Time, a *agent.Answer) {
+			if a.Result == agent.Found {
+				l.found(&a.Record)
+			}
+			l.conn.Resolved(at, try, a.Result == agent.Found)
+		})
+		if n.cache.Stats().Queries > asked {
+			n.queries = append(n.queries, now)
+		} else {
+			n.saved = append(n.saved, now)
+		}
+		return
+	}
+	n.queries = append(n.queries, now)
 	n.client.Paths(now, &q, mask, true, func(at mad.Time, list []ibsa.PathRecord, err error) {
-		n.took = append(n.took, at.Sub(now))
 		ok := err == nil && len(list) > 0
 		if ok {
-			if l.found(&list[0]); n.cache != nil {
-				n.cache.Answered(q.DGID, &list[0])
-			}
+			l.found(&list[0])
 		}
 		l.conn.Resolved(at, try, ok)
 	})
-	n.arm()
+	n.alarm.Set()
 }
 
 func (l *rdsLink) found(r *ibsa.PathRecord) {
@@ -341,7 +383,7 @@ func (l *rdsLink) Request(now mad.Time, try uint64) {
 		}
 		l.conn.Ended(at, try, err == nil)
 	})
-	l.n.arm()
+	l.n.alarm.Set()
 }
 
 // discard destroys a queue pair.
@@ -370,24 +412,7 @@ func (l *rdsLink) Changed(now mad.Time, s rds.State) {
 	case len(l.ups) > len(l.downs):
 		l.downs = append(l.downs, now)
 	}
-	l.arm()
-}
-
-// arm has the connection called when something of it is due.
-func (l *rdsLink) arm() {
-	t := l.conn.NextTimer()
-	if t == mad.Never || l.armed <= t {
-		return
-	}
-	l.armed = t
-	l.n.b.c.Sim.At(t, func() {
-		if l.armed != t {
-			return
-		}
-		l.armed = mad.Never
-		l.conn.Expire(l.n.b.now())
-		l.arm()
-	})
+	l.alarm.Set()
 }
 
 // linked reports whether two nodes have a connection that is up at both ends.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"heddle/fabric"
+	"heddle/ib"
 	ibsa "heddle/ib/sa"
 	"heddle/mad"
 )
@@ -15,10 +16,11 @@ import (
 type crowd struct {
 	clients int
 	answer  time.Duration // of the SA for a query
-	caching bool
+	caching rdsCaching
 
 	first     int           // queries in the first second after the detach is called
 	attempts  int           // tries of clients in it
+	other     int           // the SA's other datagrams until all are connected: Reports, answers about changes
 	later     int           // queries from then on until all are connected
 	idle      time.Duration // 99th percentile of an uninvolved host before
 	busy      time.Duration // and in the first second
@@ -68,7 +70,7 @@ func (p *prober) next() {
 				p.at, p.took = append(p.at, now), append(p.took, at.Sub(now))
 			}
 		})
-		p.n.arm()
+		p.n.alarm.Set()
 		p.next()
 	})
 }
@@ -101,17 +103,28 @@ func (x *crowd) run(seed uint64) error {
 	if err != nil {
 		return err
 	}
+	v.asleep = x.caching == heddleAgent // it subscribes when it starts
 	var clients []*rdsNode
 	for i := range x.clients {
-		n, err := v.newNode(v.hosts[2+i], "")
+		n, err := v.newNode(v.hosts[2+i], "", x.caching != noCaching)
 		if err != nil {
 			return err
 		}
 		clients = append(clients, n)
-		v.c.Sim.After(crowdStart*time.Duration(i)/time.Duration(x.clients), func() { n.start(v.server) })
 	}
+	inTurn := func(do func(n *rdsNode)) {
+		for i, n := range clients {
+			v.c.Sim.After(crowdStart*time.Duration(i)/time.Duration(x.clients), func() { do(n) })
+		}
+	}
+	if v.asleep {
+		v.asleep = false
+		inTurn(func(n *rdsNode) { n.cache.Return() })
+		v.c.Run(crowdStart + probeTime)
+	}
+	inTurn(func(n *rdsNode) { n.start(v.server) })
 	p := &prober{dst: v.server, rng: rand.New(rand.NewPCG(seed, 99))}
-	if p.n, err = v.newNode(v.hosts[1], ""); err != nil {
+	if p.n, err = v.newNode(v.hosts[1], "", false); err != nil {
 		return err
 	}
 	linkedAll := func() bool {
@@ -130,6 +143,11 @@ func (x *crowd) run(seed uint64) error {
 	p.next()
 	v.c.Run(probeTime)
 	call := v.now()
+	v.m.WatchSA(func(p *mad.Packet) {
+		if ib.AttrID(p.Data[16])<<8|ib.AttrID(p.Data[17]) != ibsa.AttrPathRecord {
+			x.other++
+		}
+	})
 	if _, err := v.migrate(instants{1500 * time.Millisecond, backTime}); err != nil {
 		return err
 	}
@@ -138,8 +156,16 @@ func (x *crowd) run(seed uint64) error {
 		v.c.Run(100 * time.Millisecond)
 	}
 	x.took = v.now().Sub(back)
+	v.m.WatchSA(nil)
+	x.count(append(clients, v.server), call)
+	x.idle, x.busy = p.p99(call.Add(-probeTime), call), p.p99(call, call.Add(time.Second))
+	return nil
+}
+
+// count counts what the nodes have asked since the detach was called.
+func (x *crowd) count(nodes []*rdsNode, call mad.Time) {
 	second := call.Add(time.Second)
-	for _, n := range append(clients, v.server) {
+	for _, n := range nodes {
 		for _, t := range n.queries {
 			switch {
 			case t >= second:
@@ -154,6 +180,4 @@ func (x *crowd) run(seed uint64) error {
 			}
 		}
 	}
-	x.idle, x.busy = p.p99(call.Add(-probeTime), call), p.p99(call, second)
-	return nil
 }

@@ -28,16 +28,17 @@ type etherHost struct {
 	mac   ib.GID
 	port  int
 	up    bool
-	timed mad.Time
+	alarm *lab.Alarm
 }
 
 func (e *ether) add(port int, k vmScale) *etherHost {
-	h := &etherHost{e: e, port: port, mac: ib.MakeGID(0, ib.GUID(len(e.hosts)+1)), timed: mad.Never, up: true}
+	h := &etherHost{e: e, port: port, mac: ib.MakeGID(0, ib.GUID(len(e.hosts)+1)), up: true}
 	h.dev = ipoib.New(ipoib.Defaults(), ipoib.IP(len(e.hosts)+1), h, h)
 	h.Stack = ipoib.NewStack(h.dev, &ipoib.Server{Rate: vmServer / k.rate, CPU: vmCPU})
+	h.alarm = lab.NewAlarm(e.c.Sim, h.Server().NextTimer, h.Server().Run)
 	e.hosts = append(e.hosts, h)
 	h.dev.Up(e.c.Sim.Now(), ipoib.Hardware{GID: h.mac})
-	h.arm()
+	h.alarm.Set()
 	return h
 }
 
@@ -53,7 +54,7 @@ func (h *etherHost) Send(_ mad.Time, to ipoib.Address, f *ipoib.Frame) bool {
 			at, known := h.e.port[to.GID]
 			if x != h && x.up && (to.Path.DLID.IsMulticast() || x.mac == to.GID && (!known || at == x.port)) {
 				x.dev.Input(h.e.c.Sim.Now(), &g)
-				x.arm()
+				x.alarm.Set()
 			}
 		}
 	})
@@ -68,22 +69,6 @@ func (h *etherHost) Paths(now mad.Time, q *sawire.PathRecord, _ sawire.CompMask,
 // Join implements ipoib.SA.
 func (h *etherHost) Join(now mad.Time, group, port ib.GID, done func(mad.Time, sawire.MCMemberRecord, error)) {
 	done(now, sawire.MCMemberRecord{MGID: group, PortGID: port, MLID: 0xC000}, nil)
-}
-
-func (h *etherHost) arm() {
-	t := h.Server().NextTimer()
-	if t == mad.Never || h.timed <= t {
-		return
-	}
-	t = max(t, h.e.c.Sim.Now())
-	h.timed = t
-	h.e.c.Sim.At(t, func() {
-		if h.timed == t {
-			h.timed = mad.Never
-			h.Server().Run(h.e.c.Sim.Now())
-			h.arm()
-		}
-	})
 }
 
 // runEther is Figure 5 on Ethernet.
@@ -101,7 +86,7 @@ func runEther(k vmScale, hotPlug time.Duration) (x vmMove, err error) {
 	c.Run(vmSettle)
 	r := b.Receive(1)
 	s := a.Stack.Send(1, b.dev.IP(), 0, vmTCP(vmEther, k))
-	a.arm()
+	a.alarm.Set()
 	m := vmMeter{c, r, k.rate, 0}
 	x.gbps = m.run(k.before[0], x.gbps)
 	x.before = bed.Average(x.gbps)
@@ -113,7 +98,7 @@ func runEther(k vmScale, hotPlug time.Duration) (x vmMove, err error) {
 		a.port, a.up = 1, true
 		x.away = c.Sim.Now().Sub(away)
 		a.dev.Up(c.Sim.Now(), ipoib.Hardware{GID: a.mac})
-		a.arm()
+		a.alarm.Set()
 	})
 	x.gbps = m.run(k.after[0], x.gbps)
 	x.outage, x.timeouts = r.Gap(c.Sim.Now()), int(s.Count.Timeouts)

@@ -3,6 +3,7 @@ package hypervisor
 import (
 	"errors"
 
+	"heddle/ib"
 	"heddle/sim/host/adapter"
 	"heddle/sim/host/program"
 	"heddle/sim/host/rc"
@@ -26,6 +27,12 @@ func OpenCarrier(from, to *adapter.Adapter, o adapter.Options, s rc.Sender, ther
 	var err error
 	c.out, c.in, err = program.Pair(from, to, o, s, there, back, c, c)
 	return c, err
+}
+
+// SetPeers names the hypervisors for the software of each other.
+func (c *Carrier) SetPeers(from, to ib.GID) {
+	c.out.SetPeer(to)
+	c.in.SetPeer(from)
 }
 
 // Send sends bytes.

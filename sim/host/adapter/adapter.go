@@ -75,6 +75,10 @@ type Adapter struct {
 	list    []*Connection // scratch
 	grams   datagrams
 
+	// OnMigrated, if set, hears that a connection uses its alternate path: the management software
+	// is woken by that event.
+	OnMigrated func(c *Connection)
+
 	// Loopback is the rate between queue pairs of this adapter; zero: that of a QDR cable.
 	Loopback dataplane.Rate
 	// Count counts packets that no queue pair took.

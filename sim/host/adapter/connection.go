@@ -223,6 +223,9 @@ func (c *Connection) Happened(_ *rc.QP, e rc.Event) {
 		return
 	}
 	c.a.events = append(c.a.events, Event{At: c.a.door.Now(), Connection: c, Kind: e})
+	if e == rc.Migrated && c.a.OnMigrated != nil {
+		c.a.OnMigrated(c)
+	}
 	c.program.Happened(c, e)
 }
 

@@ -102,6 +102,8 @@ type Conn struct {
 	local    uint32
 	remote   uint32
 	peer     ib.LID
+	level    ib.SL   // of the path that the REQ names: messages take it in both directions
+	alt      rc.Path // the alternate path that was loaded last
 	sender   rc.Sender
 	tid      uint64 // of the exchange under way
 	pending  *ib.MAD
@@ -169,7 +171,7 @@ type Request struct {
 
 // Connect asks a peer to connect. done is called once.
 func (m *Manager) Connect(now mad.Time, r Request, done func(now mad.Time, err error)) *Conn {
-	c := m.open(r.QP, r.Path.DLID)
+	c := m.open(r.QP, r.Path.DLID, r.Path.SL)
 	c.state, c.sender, c.done = ReqSent, r.Sender, done
 	lid, gid := m.self()
 	q := wire.REQ{
@@ -219,8 +221,8 @@ func (c *Conn) LoadAlternate(now mad.Time, p rc.Path, done func(now mad.Time, er
 }
 
 // open makes a connection that nothing is known of yet.
-func (m *Manager) open(qp *adapter.Connection, peer ib.LID) *Conn {
-	c := &Conn{m: m, qp: qp, local: m.next, peer: peer, due: mad.Never}
+func (m *Manager) open(qp *adapter.Connection, peer ib.LID, level ib.SL) *Conn {
+	c := &Conn{m: m, qp: qp, local: m.next, peer: peer, level: level, due: mad.Never}
 	m.next++
 	m.conns = append(m.conns, c)
 	return c
@@ -250,19 +252,29 @@ func (c *Conn) ask(now mad.Time, attr ib.AttrID, put func([]byte)) {
 
 func (c *Conn) try(now mad.Time) {
 	c.due = now.Add(c.m.cfg.Timeout())
-	c.m.transmit(c.peer, c.pending)
+	c.send(c.pending)
 }
 
 // tell sends a message that has no answer of its own, in the exchange of tid.
 func (c *Conn) tell(m *ib.MAD, attr ib.AttrID, tid uint64, put func([]byte)) {
 	wire.New(m, attr, tid)
 	put(wire.Data(m))
-	c.m.transmit(c.peer, m)
+	c.send(m)
 }
 
-func (m *Manager) transmit(to ib.LID, d *ib.MAD) {
+// send sends a message on the level of the path that the connection was made with, as Linux does, or
+// of the alternate one, if the queue pair has migrated to that.
+func (c *Conn) send(d *ib.MAD) {
+	level := c.level
+	if c.alt != (rc.Path{}) && c.qp.QP().Path() == c.alt {
+		level = c.alt.SL
+	}
+	c.m.transmit(mad.Addr{LID: c.peer, SL: level}, d)
+}
+
+func (m *Manager) transmit(to mad.Addr, d *ib.MAD) {
 	q := *d
-	m.send(&mad.Packet{Addr: mad.Addr{LID: to, QP: 1}, LocalQP: 1, Data: q[:]})
+	m.send(&mad.Packet{Addr: mad.Addr{LID: to.LID, SL: to.SL, QP: 1}, LocalQP: 1, Data: q[:]})
 }
 
 // settled ends the exchange under way.

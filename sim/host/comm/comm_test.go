@@ -24,6 +24,7 @@ type pair struct {
 	m     [2]*Manager
 	wires []datagram
 	sent  []ib.AttrID // in order, those that are lost too
+	level []ib.SL     // of each
 	lose  func(from int, d *ib.MAD) bool
 	sink  *program.Sink
 }
@@ -32,6 +33,7 @@ type datagram struct {
 	at   mad.Time
 	to   int
 	lid  ib.LID
+	sl   ib.SL
 	data ib.MAD
 }
 
@@ -64,9 +66,9 @@ func newPair(t *testing.T, c Config) *pair {
 		send := func(k *mad.Packet) {
 			d := (*ib.MAD)(k.Data)
 			d.SetTID(d.TID()&(1<<48-1) | uint64(i+7)<<48) // as a port does
-			p.sent = append(p.sent, d.AttrID())
+			p.sent, p.level = append(p.sent, d.AttrID()), append(p.level, k.Addr.SL)
 			if !p.lose(i, d) {
-				p.wires = append(p.wires, datagram{p.now().Add(5 * time.Microsecond), 1 - i, lid, *d})
+				p.wires = append(p.wires, datagram{p.now().Add(5 * time.Microsecond), 1 - i, lid, k.Addr.SL, *d})
 			}
 		}
 		p.m[i] = New(c, send, func() (ib.LID, ib.GID) { return lid, ib.MakeGID(1, ib.GUID(lid)) })
@@ -109,7 +111,7 @@ func (p *pair) run(d time.Duration) {
 				p.wires = append(p.wires, w)
 				continue
 			}
-			p.m[w.to].Receive(p.now(), &mad.Packet{Addr: mad.Addr{LID: w.lid, QP: 1}, LocalQP: 1, Data: w.data[:]})
+			p.m[w.to].Receive(p.now(), &mad.Packet{Addr: mad.Addr{LID: w.lid, QP: 1, SL: w.sl}, LocalQP: 1, Data: w.data[:]})
 		}
 		for _, m := range p.m {
 			if m.NextTimer() <= p.now() {
@@ -396,5 +398,37 @@ func TestRounded(t *testing.T) {
 	}
 	if d := (Config{PacketLife: 3, Response: 9, Rounded: true}).Timeout(); d != 4*time.Millisecond {
 		t.Errorf("time-out of Linux with a short lifetime %v", d)
+	}
+}
+
+// TestLevels: messages of both ends take the level of the path that the request names, and that of the
+// alternate path when the connection uses it. A refusal takes the level of what it answers.
+func TestLevels(t *testing.T) {
+	p := newPair(t, quick())
+	connect := func(service uint64) *Conn {
+		qp, err := p.a[0].Connect(adapter.Options{MTU: 2048, Window: 16, Peer: ib.MakeGID(1, 2)}, &program.Stream{Bytes: 100})
+		must(t, err)
+		return p.m[0].Connect(p.now(), Request{
+			Service: service, QP: qp, Path: rc.Path{DLID: p.a[1].LID(), SL: 1}, MTU: ib.MTU2048, Sender: rc.Sender{Timeout: 8, Retries: 7},
+		}, func(mad.Time, error) {})
+	}
+	connect(service + 1) // nobody listens
+	c := connect(service)
+	p.run(time.Millisecond)
+	for i, a := range p.sent {
+		if p.level[i] != 1 {
+			t.Errorf("%v is sent on level %d", a, p.level[i])
+		}
+	}
+	c.LoadAlternate(p.now(), rc.Path{DLID: p.a[1].LID(), SL: 0}, func(mad.Time, error) {})
+	p.run(time.Millisecond)
+	n := len(p.sent)
+	must(t, c.QP().Post(1, 100))
+	p.run(time.Millisecond)
+	must(t, c.QP().Do(func(q *rc.QP, now rc.Time) error { return q.Migrate(now) }))
+	c.Disconnect(p.now())
+	p.run(time.Millisecond)
+	if len(p.sent) < n+1 || p.level[n-1] != 1 || p.level[n] != 0 {
+		t.Errorf("%v on levels %v, migrated after %d", p.sent, p.level, n)
 	}
 }

@@ -20,14 +20,14 @@ func (m *Manager) Receive(now mad.Time, p *mad.Packet) {
 	d := (*ib.MAD)(p.Data)
 	b := wire.Data(d)
 	if d.AttrID() == wire.AttrREQ {
-		m.request(now, p.Addr.LID, d)
+		m.request(now, p.Addr, d)
 		return
 	}
 	// All others name the receiver's ID in their second word.
 	id := uint32(b[4])<<24 | uint32(b[5])<<16 | uint32(b[6])<<8 | uint32(b[7])
 	c := m.find(id, p.Addr.LID)
 	if c == nil {
-		m.stranger(p.Addr.LID, d)
+		m.stranger(p.Addr, d)
 		return
 	}
 	switch d.AttrID() {
@@ -66,7 +66,7 @@ func (m *Manager) find(id uint32, from ib.LID) *Conn {
 
 // stranger answers a message for a connection that does not exist: a DREQ is done, a
 // LAP and a REP are refused.
-func (m *Manager) stranger(from ib.LID, d *ib.MAD) {
+func (m *Manager) stranger(from mad.Addr, d *ib.MAD) {
 	var out ib.MAD
 	b := wire.Data(d)
 	switch d.AttrID() {
@@ -92,7 +92,7 @@ func (m *Manager) stranger(from ib.LID, d *ib.MAD) {
 }
 
 // request handles a REQ.
-func (m *Manager) request(now mad.Time, from ib.LID, d *ib.MAD) {
+func (m *Manager) request(now mad.Time, from mad.Addr, d *ib.MAD) {
 	var q wire.REQ
 	if q.Decode(wire.Data(d)) != nil {
 		return
@@ -101,8 +101,8 @@ func (m *Manager) request(now mad.Time, from ib.LID, d *ib.MAD) {
 		return
 	}
 	for _, c := range m.conns {
-		if c.passive && c.remote == q.LocalID && c.peer == from {
-			m.transmit(from, &c.rep) // it came twice
+		if c.passive && c.remote == q.LocalID && c.peer == from.LID {
+			c.send(&c.rep) // it came twice
 			return
 		}
 	}
@@ -112,12 +112,12 @@ func (m *Manager) request(now mad.Time, from ib.LID, d *ib.MAD) {
 }
 
 // decide answers a REQ.
-func (m *Manager) decide(now mad.Time, from ib.LID, q *wire.REQ, d *ib.MAD) {
+func (m *Manager) decide(now mad.Time, from mad.Addr, q *wire.REQ, d *ib.MAD) {
 	refuse := wire.ReasonServiceID
 	if l := m.listens[q.ServiceID]; l != nil {
 		qp, psn, why := l(now, q)
 		if qp != nil {
-			c := m.open(qp, from)
+			c := m.open(qp, from.LID, q.Primary.SL)
 			c.passive, c.remote, c.state = true, q.LocalID, RepSent
 			c.sender = rc.Sender{PSN: psn, Timeout: q.Primary.AckTimeout, Retries: q.Retries, RNRRetries: q.RNRRetries}
 			// The path back is that of the REQ, seen from here.
@@ -150,7 +150,7 @@ func (c *Conn) accept(now mad.Time, tid uint64) {
 // reply handles a REP.
 func (c *Conn) reply(now mad.Time, d *ib.MAD) {
 	if c.state == Established && !c.passive {
-		c.m.transmit(c.peer, &c.rtu) // it came twice
+		c.send(&c.rtu) // it came twice
 		return
 	}
 	var r wire.REP
@@ -231,7 +231,7 @@ func (c *Conn) load(now mad.Time, d *ib.MAD) {
 		c.ready(now) // the RTU was lost: a LAP says that the peer is ready
 	}
 	if c.lap == tidOf(d) {
-		c.m.transmit(c.peer, &c.apr) // it came twice
+		c.send(&c.apr) // it came twice
 		return
 	}
 	p := c.qp.QP().Path()
@@ -244,6 +244,8 @@ func (c *Conn) load(now mad.Time, d *ib.MAD) {
 	r := wire.APR{LocalID: c.local, RemoteID: c.remote}
 	if c.state != Established || c.qp.Do(func(x *rc.QP, _ rc.Time) error { return x.Rearm(p) }) != nil {
 		r.Status = wire.PathRejected
+	} else {
+		c.alt = p
 	}
 	c.lap = tidOf(d)
 	c.tell(&c.apr, wire.AttrAPR, tidOf(d), r.Put)
@@ -260,6 +262,7 @@ func (c *Conn) response(now mad.Time, d *ib.MAD) {
 	if r.Status != wire.PathLoaded {
 		err = &RejectError{Path: r.Status}
 	} else {
+		c.alt = c.path
 		err = c.qp.Do(func(q *rc.QP, _ rc.Time) error { return q.Rearm(c.path) })
 	}
 	f := c.loaded

@@ -35,9 +35,9 @@ func (c *Conn) stop() {
 
 // stale refuses a request of a peer whose queue pair has a connection here that has ended,
 // but not for long enough (IBA §12.9.8.3.1).
-func (m *Manager) stale(from ib.LID, q *wire.REQ, tid uint64) bool {
+func (m *Manager) stale(from mad.Addr, q *wire.REQ, tid uint64) bool {
 	for _, c := range m.conns {
-		if c.state == TimeWait && c.peer == from && (c.remote == q.LocalID && c.passive || c.qp.QP().RemoteQPN() == q.QPN) {
+		if c.state == TimeWait && c.peer == from.LID && (c.remote == q.LocalID && c.passive || c.qp.QP().RemoteQPN() == q.QPN) {
 			var out ib.MAD
 			wire.New(&out, wire.AttrREJ, tid)
 			(&wire.REJ{RemoteID: q.LocalID, Message: wire.MessageREQ, Reason: wire.ReasonStale}).Put(wire.Data(&out))
@@ -51,20 +51,20 @@ func (m *Manager) stale(from ib.LID, q *wire.REQ, tid uint64) bool {
 // slow is a request that the passive end is thinking about.
 type slow struct {
 	at   mad.Time
-	from ib.LID
+	from mad.Addr
 	id   uint32 // of the active end
 	data ib.MAD
 }
 
 // think has a request answered after Config.Accept. If the peer would not wait as long, it
 // is told to, each time that the request comes. It is false if there is nothing to wait for.
-func (m *Manager) think(now mad.Time, from ib.LID, q *wire.REQ, d *ib.MAD) bool {
+func (m *Manager) think(now mad.Time, from mad.Addr, q *wire.REQ, d *ib.MAD) bool {
 	if m.cfg.Accept <= 0 {
 		return false
 	}
 	at := mad.Never
 	for i := range m.slow {
-		if m.slow[i].from == from && m.slow[i].id == q.LocalID {
+		if m.slow[i].from.LID == from.LID && m.slow[i].id == q.LocalID {
 			at = m.slow[i].at
 		}
 	}

@@ -41,7 +41,7 @@ func TestTimeWait(t *testing.T) {
 			q := wire.REQ{LocalID: 99, ServiceID: service, QPN: c.QP().QPN(), MTU: 4}
 			wire.New(&out, wire.AttrREQ, 1)
 			q.Put(wire.Data(&out))
-			p.m[0].transmit(p.a[1].LID(), &out)
+			p.m[0].transmit(mad.Addr{LID: p.a[1].LID()}, &out)
 			p.run(20 * time.Microsecond)
 			if p.sent[len(p.sent)-1] != wire.AttrREJ {
 				t.Errorf("a stale queue pair: %v", p.sent)

@@ -164,7 +164,7 @@ func (w *world) move(i int, d time.Duration, to ib.LID) {
 // notice is a Report of trap 69 about the paths to a GID, without values.
 func notice(mask wire.CompMask, r wire.PathRecord, trap uint16) *saclient.Report {
 	return &saclient.Report{
-		Notice: wire.Notice{Notice: smp.NewTrap(trap, smp.ProducerClassManager, 1, smp.DetailPath{ComponentMask: uint64(mask)})}, Path: r,
+		Notice: wire.Notice{Notice: smp.NewTrap(trap, smp.ProducerClassManager, 1, smp.DetailPath{ComponentMask: uint64(mask)})}, PathNotice: wire.PathNotice{Path: r},
 	}
 }
 

@@ -1,6 +1,5 @@
 // Package rds is how the software of a host keeps a connection to a peer: the
-// reconnection of Reliable Datagram Sockets (RDS), as Linux has it (net/rds), and the
-// path cache that Tasoulas et al. added to it (2015, Algorithm 2).
+// reconnection of Reliable Datagram Sockets (RDS), as Linux has it (net/rds).
 //
 //	         Start                 found                accepted
 //	Waiting ───────► Resolving ───────────► Connecting ──────────► Up

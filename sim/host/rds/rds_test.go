@@ -5,8 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"heddle/ib"
-	wire "heddle/ib/sa"
 	"heddle/mad"
 )
 
@@ -239,25 +237,5 @@ func TestLate(t *testing.T) {
 	}
 	if c.Incoming(6) || c.State() != Closing {
 		t.Errorf("%v after a request of a peer that began anew", c.State())
-	}
-}
-
-// TestCache: Algorithm 2. The table is looked at once an answer has permitted it, and an
-// entry stays as it was first read.
-func TestCache(t *testing.T) {
-	a, b := ib.MakeGID(1, 1), ib.MakeGID(1, 2)
-	var c Cache
-	c.Answered(a, &wire.PathRecord{DLID: 5})
-	if _, ok := c.Find(a); ok || c.Len() != 0 {
-		t.Fatal("a path is kept that must not be")
-	}
-	c.Answered(a, &wire.PathRecord{DLID: 5, Reserved3: 1})
-	c.Answered(b, &wire.PathRecord{DLID: 6})
-	c.Answered(a, &wire.PathRecord{DLID: 7, Reserved3: 1})
-	if r, ok := c.Find(a); !ok || r.DLID != 5 || c.Len() != 1 || c.Saved != 1 {
-		t.Errorf("%+v, %v: %+v", r, ok, c)
-	}
-	if _, ok := c.Find(b); ok {
-		t.Error("a path is kept that must not be")
 	}
 }

@@ -52,7 +52,7 @@ func (h *Handler) back(c *adapter.Connection) bool {
 // lookForAway asks for the paths of suspended queue pairs.
 func (h *Handler) lookForAway(now mad.Time) {
 	h.away = slices.DeleteFunc(h.away, func(c *adapter.Connection) bool {
-		return c.Gone() || c.QP().State() != rc.SendQueueDrain
+		return !h.here(c) || c.QP().State() != rc.SendQueueDrain
 	})
 	h.awayAt = now.Add(h.cfg.Retry)
 	for _, c := range h.away {
@@ -70,4 +70,31 @@ func (h *Handler) peersAt(l ib.LID) (list []ib.GID) {
 		}
 	}
 	return list
+}
+
+// Arrived is for a queue pair that came to the adapter with a virtual machine, or that was
+// connected anew: what the host knows of its path was that of another place. One that was
+// suspended, or was being drained, where it was goes on here.
+func (h *Handler) Arrived(now mad.Time, c *adapter.Connection) {
+	if h.byConn[c] == nil && c.QP().State() == rc.SendQueueDrain {
+		h.suspend(now, c)
+	}
+	h.want.add(now, c.Peer(), nil)
+	h.run(now)
+}
+
+// Migrated is for a queue pair that uses its alternate path: the peer has migrated, or retries were
+// used up. If no change of this end is under way, the alternate path may be one that was loaded for
+// tables long past, so its path is asked for.
+func (h *Handler) Migrated(now mad.Time, c *adapter.Connection) {
+	if !h.here(c) || h.byConn[c] != nil || c.QP().Path() == c.QP().Alternate() {
+		return
+	}
+	h.want.add(now, c.Peer(), nil)
+	h.run(now)
+}
+
+// here reports whether a queue pair is at the adapter: it may have left with a virtual machine.
+func (h *Handler) here(c *adapter.Connection) bool {
+	return !c.Gone() && !c.Away() && c.Adapter() == h.a
 }

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"heddle/agent/generation"
 	"heddle/ib"
 	wire "heddle/ib/sa"
 	"heddle/ib/smp"
@@ -30,7 +31,7 @@ func (x *history) Changes(_ mad.Time, _ ib.GID, gen uint64, done func(mad.Time, 
 		x.wait = append(x.wait, func(now mad.Time) { done(now, nil, &saclient.StatusError{Status: 0x000C}) })
 		return
 	}
-	list := []wire.PathChangeRecord{{Generation: x.gen, Head: true, All: !same(gen, x.gen)}}
+	list := []wire.PathChangeRecord{{Generation: x.gen, Head: true, All: !generation.Same(gen, x.gen)}}
 	for to, g := range x.changed {
 		if !list[0].All && g > gen {
 			list = append(list, wire.PathChangeRecord{Generation: x.gen, Lost: x.lost[to], Path: x.record(to)})
@@ -45,9 +46,12 @@ func (x *history) set(to int, sl ib.SL) {
 }
 
 // withHistory gives host 0 of a fixture an SA with generations.
-func withHistory(f *fixture, c Config) *history {
-	x := &history{answers: f.sa[0], gen: 7<<32 | 1, changed: map[int]uint64{}, lost: map[int]bool{}}
-	f.h[0] = New(c, x, f.a[0], func() ib.GID { return gid(0) })
+func withHistory(f *fixture, c Config) *history { return withHistoryAt(f, 0, c) }
+
+// withHistoryAt is withHistory for any host.
+func withHistoryAt(f *fixture, host int, c Config) *history {
+	x := &history{answers: f.sa[host], gen: 7<<32 | 1, changed: map[int]uint64{}, lost: map[int]bool{}}
+	f.h[host] = New(c, x, f.a[host], func() ib.GID { return gid(host) })
 	return x
 }
 

@@ -93,7 +93,7 @@ func (h *Handler) follow(now mad.Time) {
 // advance takes a queue pair a step further; true: it is done.
 func (h *Handler) advance(now mad.Time, m *change) bool {
 	q := m.c.QP()
-	if m.c.Gone() || m.stopped || q.State() == rc.Error || q.State() == rc.Reset {
+	if !h.here(m.c) || m.stopped || q.State() == rc.Error || q.State() == rc.Reset {
 		return true
 	}
 	if m.drains {

@@ -3,6 +3,7 @@ package repath
 import (
 	"errors"
 
+	"heddle/agent/generation"
 	"heddle/ib"
 	wire "heddle/ib/sa"
 	"heddle/mad"
@@ -20,46 +21,35 @@ type Changer interface {
 	Changes(now mad.Time, port ib.GID, gen uint64, done func(now mad.Time, list []wire.PathChangeRecord, err error))
 }
 
-// generations is how far a handler has come.
+// generations is how far a handler has come. It may lose a notice that it has acknowledged, so it
+// asks with the generation of the last answer (generation.Tracker.Sure).
 type generations struct {
+	generation.Tracker
 	sa Changer // nil: the SA is never asked for changes
-	// Have is the generation after the Reports so far, sure that of the last answer; 0: none.
-	// The handler asks for changes since the latter: of several Reports for one generation
-	// the host may have lost one that it acknowledged.
-	have, sure uint64
-	absent     bool // the present manager has no generations
 	// seen are the queue pairs whose paths have been compared since they were made: that
-	// of another may be older than have.
+	// of another may be older than the generation.
 	seen map[*adapter.Connection]bool
 }
 
-func (g *generations) usable() bool { return g.sa != nil && !g.absent }
-
-// same reports whether two generations are of one history.
-func same(a, b uint64) bool { return a != 0 && b != 0 && a>>32 == b>>32 }
-
-// covers reports whether a Report says nothing that an answer since has not said: it was
-// under way, or was repeated as it was.
-func (g *generations) covers(r *saclient.Report) bool {
-	return g.usable() && same(r.Generation, g.sure) && r.Generation <= g.sure
-}
+func (g *generations) usable() bool { return g.sa != nil && g.Known() }
 
 // reported takes the generations of a Report; named: it names the paths. It reports
 // whether what the handler does not know is to be asked for.
 func (g *generations) reported(r *saclient.Report, named bool) (ask bool) {
-	switch {
-	case r.Generation == 0 || !g.usable() || g.have == 0:
+	if g.sa == nil {
 		return !named
-	case !named || !same(r.Generation, g.have) || !same(r.Before, g.have) || g.have < r.Before:
-		return true // it missed a Report, or there is too much to name
-	case !r.More:
-		g.have = max(g.have, r.Generation)
 	}
-	return false
+	switch g.Reported(&r.PathNotice, named) {
+	case generation.Missed:
+		return true
+	case generation.Follows:
+		return false
+	}
+	return !named
 }
 
 // Restart is for another manager, which may have generations though the last had none.
-func (h *Handler) Restart() { h.gen.absent = false }
+func (h *Handler) Restart() { h.gen.Restart() }
 
 // askChanges asks for what changed since the generation that the handler has.
 func (h *Handler) askChanges(now mad.Time) {
@@ -69,7 +59,7 @@ func (h *Handler) askChanges(now mad.Time) {
 	h.spend(now, h.cfg.Costs.Query)
 	r.Query += h.cfg.Costs.Query
 	r.send = func(now mad.Time) {
-		h.gen.sa.Changes(now, h.self(), h.gen.sure, func(now mad.Time, list []wire.PathChangeRecord, err error) {
+		h.gen.sa.Changes(now, h.self(), h.gen.Sure(), func(now mad.Time, list []wire.PathChangeRecord, err error) {
 			h.changesAnswered(now, r, list, err)
 		})
 	}
@@ -82,17 +72,17 @@ func (h *Handler) changesAnswered(now mad.Time, r *round, list []wire.PathChange
 	var refused *saclient.StatusError
 	switch {
 	case errors.As(err, &refused):
-		h.gen.absent = refused.Status&ib.StatusBusy == 0
+		h.gen.Refused(refused.Status)
 		h.askAll(r)
 	case err != nil:
 		h.Count.FailedQueries++
 		r.Failed++
 		h.failed(now, &wire.PathRecord{}, err)
-	case list[0].All || !same(list[0].Generation, h.gen.sure):
-		h.gen.have, h.gen.sure = list[0].Generation, list[0].Generation
-		h.askAll(r)
 	default:
-		h.gen.have, h.gen.sure = max(h.gen.have, list[0].Generation), list[0].Generation
+		if whole, _ := h.gen.Answered(&list[0]); whole {
+			h.askAll(r)
+			break
+		}
 		h.spend(now, h.cfg.Costs.Record)
 		for i := range list[1:] {
 			h.spend(now, h.cfg.Costs.Record)

@@ -46,7 +46,6 @@ type Costs struct {
 	Record time.Duration // to take a record of the answer
 	Look   time.Duration // t3: to ask a queue pair for its path
 	Change time.Duration // t4: to change a queue pair
-	Relay  time.Duration // to hand a notice to one virtual function
 }
 
 // Thesis are the costs that reproduce the figures of Paper II: t1 and t2 together
@@ -54,7 +53,7 @@ type Costs struct {
 func Thesis() Costs {
 	return Costs{
 		Notice: 20 * time.Microsecond, Query: 100 * time.Microsecond, Record: time.Microsecond,
-		Look: 112 * time.Microsecond, Change: 440 * time.Microsecond, Relay: 10 * time.Microsecond,
+		Look: 112 * time.Microsecond, Change: 440 * time.Microsecond,
 	}
 }
 
@@ -102,7 +101,6 @@ type Handler struct {
 
 	busy    mad.Time // until when the thread works
 	notices []saclient.Report
-	relay   []*Handler
 
 	round *round
 	want  wanted // of the next round
@@ -133,7 +131,6 @@ type Handler struct {
 // Counters count what a Handler did.
 type Counters struct {
 	Notices, InService, OutOfService, UnPaths, RePaths uint64
-	Relayed                                            uint64
 	Queries, FailedQueries                             uint64
 	ChangeQueries                                      uint64 // of Queries: for changes since a generation
 	Looked, Changed                                    uint64 // queue pairs
@@ -152,11 +149,7 @@ func New(c Config, sa SA, a *adapter.Adapter, self func() ib.GID) *Handler {
 	return h
 }
 
-// RelayTo has the handler, as that of a privileged domain, hand each notice to the
-// handler of a virtual function (Paper VI, algorithm 2).
-func (h *Handler) RelayTo(vf *Handler) { h.relay = append(h.relay, vf) }
-
-// Notice takes a notice that came in a Report, or from the privileged domain.
+// Notice takes a notice that came in a Report.
 func (h *Handler) Notice(now mad.Time, r *saclient.Report) {
 	h.notices = append(h.notices, *r)
 	h.run(now)
@@ -232,11 +225,6 @@ func (h *Handler) run(now mad.Time) {
 func (h *Handler) take(now mad.Time, r *saclient.Report) {
 	h.spend(now, h.cfg.Costs.Notice)
 	h.Count.Notices++
-	for _, vf := range h.relay {
-		h.spend(now, h.cfg.Costs.Relay)
-		h.Count.Relayed++
-		vf.Notice(now, r)
-	}
 	trap, _ := r.Notice.Trap()
 	switch trap {
 	case smp.TrapRePath:
@@ -270,7 +258,7 @@ func (h *Handler) changed(r *saclient.Report, lost bool) {
 	var d smp.DetailPath
 	d.Get(&r.Notice.DataDetails)
 	mask := wire.CompMask(d.ComponentMask)
-	if mask.Has(wire.PathCompSGID) && r.Path.SGID != h.self() || h.gen.covers(r) {
+	if mask.Has(wire.PathCompSGID) && r.Path.SGID != h.self() || h.gen.sa != nil && h.gen.Covers(&r.PathNotice) {
 		return
 	}
 	byGID, byLID := mask.Has(wire.PathCompDGID), mask.Has(wire.PathCompDLID) && r.Path.DLID != 0

@@ -327,18 +327,6 @@ func TestOtherAlternate(t *testing.T) {
 	}
 }
 
-// TestRelay: one notice for a server reaches the handlers of all its functions.
-func TestRelay(t *testing.T) {
-	f := newFixture(t, 4, Defaults())
-	f.h[0].RelayTo(f.h[1])
-	f.h[0].RelayTo(f.h[2])
-	f.h[0].Notice(f.now(), f.repathed(0, -1, false))
-	f.run(time.Millisecond)
-	if f.h[0].Count.Relayed != 2 || f.h[1].Count.Notices != 1 || f.h[2].Count.Notices != 1 || f.h[3].Count.Notices != 0 {
-		t.Errorf("%+v", f.h[0].Count)
-	}
-}
-
 // TestInService: a GID that is back is asked for only if a queue pair is connected to
 // it; the others cost one notice.
 func TestInService(t *testing.T) {

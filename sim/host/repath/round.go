@@ -172,7 +172,7 @@ func (h *Handler) answered(now mad.Time, r *round, q *wire.PathRecord, list []wi
 		r.Failed++
 		h.failed(now, q, err)
 		if q.DGID == (ib.GID{}) {
-			h.gen.have, h.gen.sure = 0, 0
+			h.gen.Forget()
 		}
 	}
 	h.spend(now, time.Duration(len(list))*h.cfg.Costs.Record)
@@ -223,7 +223,7 @@ func (h *Handler) look(now mad.Time, r *round, c *adapter.Connection) {
 	if st := c.QP().State(); st < rc.ReadyToReceive || st > rc.SendQueueDrain {
 		return // it is not connected
 	}
-	if c.Gone() || !ok && !r.whole && !h.cfg.Walk {
+	if !h.here(c) || !ok && !r.whole && !h.cfg.Walk {
 		return
 	}
 	h.Count.Looked++

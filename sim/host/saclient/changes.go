@@ -1,6 +1,7 @@
 package saclient
 
 import (
+	"heddle/agent/generation"
 	"heddle/ib"
 	wire "heddle/ib/sa"
 	"heddle/mad"
@@ -11,13 +12,12 @@ import (
 // generations answers with a StatusError.
 func (k *Client) Changes(now mad.Time, port ib.GID, gen uint64, done func(now mad.Time, list []wire.PathChangeRecord, err error)) {
 	var m ib.MAD
-	wire.New(&m, ib.MethodGetTable, wire.AttrPathChangeRecord, 0, wire.PathChangeCompGeneration|wire.PathChangeCompSGID)
-	(&wire.PathChangeRecord{Generation: gen, Path: wire.PathRecord{SGID: port}}).Put(wire.Data(&m))
+	generation.Ask(&m, port, gen, false)
 	k.Count.Queries++
 	k.request(now, &m, func(now mad.Time, data []byte, err error) {
 		var list []wire.PathChangeRecord
 		if err == nil {
-			list, err = changes(data)
+			list, err = generation.Decode(data)
 		}
 		if err != nil {
 			k.Count.Failed++
@@ -27,29 +27,4 @@ func (k *Client) Changes(now mad.Time, port ib.GID, gen uint64, done func(now ma
 		}
 		done(now, list, err)
 	})
-}
-
-// changes are the records of a response, at least the head.
-func changes(data []byte) ([]wire.PathChangeRecord, error) {
-	var h wire.Header
-	if err := h.Decode(data); err != nil {
-		return nil, err
-	}
-	data = data[wire.HeaderLen:]
-	size := int(h.AttrOffset) * 8
-	if size < wire.PathChangeRecordLen || len(data) < size {
-		return nil, ErrShort
-	}
-	var list []wire.PathChangeRecord
-	for ; len(data) >= size; data = data[size:] {
-		var r wire.PathChangeRecord
-		if err := r.Decode(data[:wire.PathChangeRecordLen]); err != nil {
-			return nil, err
-		}
-		if r.Head != (len(list) == 0) {
-			return nil, ErrShort
-		}
-		list = append(list, r)
-	}
-	return list, nil
 }

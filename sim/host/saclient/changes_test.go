@@ -4,6 +4,7 @@ import (
 	"errors"
 	"testing"
 
+	"heddle/agent/generation"
 	"heddle/ib"
 	wire "heddle/ib/sa"
 	"heddle/mad"
@@ -71,7 +72,7 @@ func TestBadChanges(t *testing.T) {
 		var got error
 		k.Changes(0, ib.GID{}, 0, func(_ mad.Time, _ []wire.PathChangeRecord, err error) { got = err })
 		k.Receive(1, table(w, c.size, c.put...))
-		if !errors.Is(got, ErrShort) {
+		if !errors.Is(got, generation.ErrFormat) {
 			t.Errorf("%+v: %v", c.size, got)
 		}
 	}

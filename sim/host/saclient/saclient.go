@@ -27,12 +27,8 @@ type Master struct {
 type Report struct {
 	At     mad.Time
 	Notice wire.Notice
-	// Path follows the notice of traps 68 and 69.
-	Path wire.PathRecord
-	// Generation, Before and More are those of the path state; 0: the manager has none
-	// (docs/signalling.md).
-	Generation, Before uint64
-	More               bool
+	// PathNotice follows the notice of traps 68 and 69.
+	wire.PathNotice
 }
 
 // Client talks to the SA from one port.
@@ -247,11 +243,9 @@ func (k *Client) report(now mad.Time, p *mad.Packet) {
 	if r.Notice.Decode(data[:wire.NoticeLen]) != nil {
 		return
 	}
-	var n wire.PathNotice
-	if n.Decode(data[wire.NoticeLen:]) != nil {
+	if r.PathNotice.Decode(data[wire.NoticeLen:]) != nil {
 		return
 	}
-	r.Path, r.Generation, r.Before, r.More = n.Path, n.Generation, n.Before, n.More
 	k.Count.Reports++
 	q := *p
 	q.LocalQP = 1
