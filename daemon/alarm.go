@@ -1,7 +1,11 @@
 package daemon
 
 import (
+	"context"
+	"runtime"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"heddle/mad"
 )
@@ -10,6 +14,7 @@ import (
 type alarm struct {
 	timer *time.Timer
 	due   mad.Time
+	nap   *nap // for short times; nil: the timer alone
 }
 
 func newAlarm() alarm {
@@ -28,11 +33,58 @@ func (a *alarm) set(now, due mad.Time) {
 		a.timer.Stop()
 		return
 	}
-	a.timer.Reset(max(0, due.Sub(now)))
+	wait := max(0, due.Sub(now))
+	if a.nap != nil && wait < shortest {
+		a.timer.Stop()
+		a.nap.ask(wait)
+		return
+	}
+	a.timer.Reset(wait)
 }
 
 // rang records that the deadline has passed.
 func (a *alarm) rang() { a.due = mad.Never }
+
+// shortest is the shortest time for timers of the runtime. It waits in milliseconds, so all that is
+// due in one of them would be done at once: two of 2,000 Reports in a second, and the queries that
+// follow them.
+const shortest = 2 * time.Millisecond
+
+// nap waits for short times, more exactly than the runtime's timers.
+type nap struct {
+	bell bell // rung at the end
+	next chan time.Duration
+}
+
+func newNap() *nap { return &nap{bell: newBell(), next: make(chan time.Duration, 1)} }
+
+// ask asks for a ring after a time. If another one is asked for already, that is enough: the loop
+// asks again when it has rung.
+func (n *nap) ask(wait time.Duration) {
+	select {
+	case n.next <- wait:
+	default:
+	}
+}
+
+// run naps until ctx ends.
+func (n *nap) run(ctx context.Context) {
+	runtime.LockOSThread() // until its end: no other goroutine is to have its slack
+	// The kernel may wake a thread 50 µs late, unless it asks for less.
+	_ = unix.Prctl(unix.PR_SET_TIMERSLACK, 1000, 0, 0, 0)
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case wait := <-n.next:
+			for end := time.Now().Add(wait); wait > 0; wait = time.Until(end) {
+				t := unix.NsecToTimespec(int64(wait))
+				_ = unix.Nanosleep(&t, nil) // a signal ends it early
+			}
+			n.bell.ring()
+		}
+	}
+}
 
 // bell wakes a goroutine: once rung it stays rung until one receives from it.
 type bell chan struct{}

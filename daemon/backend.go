@@ -39,7 +39,7 @@ func (d *Daemon) fresh() sm.Status {
 // state is the published state of the manager.
 func (d *Daemon) state() *show.State {
 	x := &show.State{
-		SM: d.fresh(), Snap: d.Snapshot(), View: d.View(), VMs: d.Interfaces(), Port: d.cfg.PortName, Started: d.started,
+		SM: d.fresh(), Snap: d.Snapshot(), View: d.View(), VMs: d.Interfaces(), Port: d.cfg.PortName, Started: d.clock.started,
 	}
 	if t := d.upAt.Load(); t != 0 {
 		x.Up = time.Unix(0, t)

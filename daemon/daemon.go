@@ -106,11 +106,11 @@ const (
 
 // Daemon runs one manager on one port.
 type Daemon struct {
-	cfg     Config
-	log     *slog.Logger
-	core    *sm.Core
-	started time.Time // epoch of mad.Time
-	events  *ring
+	cfg    Config
+	log    *slog.Logger
+	core   *sm.Core
+	clock  clock
+	events *ring
 
 	shared  shell.Shared              // published state, and mail between the cores
 	upAt    atomic.Int64              // Unix nanoseconds; 0 while the subnet is not up
@@ -173,7 +173,7 @@ func New(cfg Config) *Daemon {
 		cfg:      cfg,
 		log:      cfg.Log,
 		core:     sm.New(cfg.Core),
-		started:  time.Now(),
+		clock:    clock{started: time.Now()},
 		events:   newRing(keptEvents),
 		packets:  make(chan *mad.Packet, smpQueue),
 		free:     make(freeList, smpQueue),
@@ -218,7 +218,20 @@ func (d *Daemon) SetOptions(o sa.Options) {
 	d.options.Store(&o)
 }
 
-func (d *Daemon) now() mad.Time { return mad.Time(time.Since(d.started)) }
+func (d *Daemon) now() mad.Time { return d.clock.now() }
+
+// clock counts the time since the start, or that of a test.
+type clock struct {
+	started time.Time // epoch of mad.Time
+	virtual func() mad.Time
+}
+
+func (c *clock) now() mad.Time {
+	if c.virtual != nil {
+		return c.virtual()
+	}
+	return mad.Time(time.Since(c.started))
+}
 
 // Run manages the subnet until ctx ends, the port is lost or, with Once, the
 // subnet is up. It closes neither the port nor the store.
@@ -249,6 +262,7 @@ func (d *Daemon) administer(records []store.Record) (end func()) {
 	l := newSALoop(d)
 	l.shell.Start(records, time.Now().UnixNano())
 	running.Go(func() { l.run(ctx) })
+	running.Go(func() { l.alarm.nap.run(ctx) })
 	for i := range d.sa.workers {
 		w := worker{d: d, from: d.queries, peers: len(d.sa.workers), most: maxBatch, stats: &d.sa.workers[i], burst: burstsOf(d.cfg.Port)}
 		running.Go(func() { w.run(ctx) })

@@ -12,6 +12,8 @@ type query struct {
 	// quick says that the answer is short and fast to compute, so that the receiver may compute
 	// it.
 	quick bool
+	// light says that its source has asked little (fair).
+	light bool
 }
 
 // refusal is why a fair queue refuses a request.
@@ -24,9 +26,23 @@ const (
 	ended                  // the queue has ended
 )
 
+// Sources that ask little are served first. A source may ask lightBurst requests at once, and one
+// more each lightEvery after that; beyond it is heavy, until it has been quiet for a while. Hosts
+// that were notified of a change ask for all their paths at once and are heavy; other hosts need
+// a path now and then.
+const (
+	lightBurst = 8
+	lightEvery = 48 // ticks
+	// tick is the unit in which the use of a source is counted.
+	tick = 1 << 20 // ns, 1.05 ms
+	// heavyEvery: while both wait, one request in heavyEvery is of a heavy source.
+	heavyEvery = 8
+)
+
 // fair is a bounded queue of requests: in order of arrival within one source LID, round-robin
-// between source LIDs. A flood delays only its own requester: with n requesters waiting, a
-// request is served after at most n others for each earlier one of its own requester.
+// between light source LIDs, then between heavy ones. A flood delays only its own requester: with
+// n requesters waiting, a request is served after at most n others for each earlier one of its
+// own requester, and heavyEvery times as many if it is heavy and others are light.
 //
 // A source may have perSource requests waiting, but no more than half of the free places. So
 // there is always room for a new source. Pure, not safe for concurrent use, and nothing is
@@ -37,8 +53,9 @@ type fair struct {
 	free      uint16   // first slot of the free list
 	left      int      // slots in it
 	src       []source // by LID
-	turn      ib.LID   // the source that was served last; valid if waiting > 0
-	waiting   int      // sources with requests
+	light     turns    // sources that were light when they last asked
+	heavy     turns
+	lights    int // light requests served while heavy ones waited, since the last heavy one
 }
 
 type slot struct {
@@ -46,12 +63,23 @@ type slot struct {
 	next uint16 // in the source's queue, or in the free list; 0 = none
 }
 
-// source is the queue of one requester. Sources with requests form a ring in the order in which
-// they are served.
+// source is the queue of one requester. Sources with requests are in a ring, in the order in
+// which they are served.
 type source struct {
 	head, tail uint16 // slots
 	n          uint16
 	next       ib.LID // valid if n > 0
+	asked      bool   // a request, ever
+	isHeavy    bool   // since its last request; its ring follows when it is its turn
+	// used is the tick at which everything that it has asked for is permitted: it is light if
+	// that is within lightBurst requests from now. It wraps after 52 days.
+	used uint32
+}
+
+// turns is a ring of sources, served in turn.
+type turns struct {
+	last ib.LID // the source that was served last; valid if n > 0
+	n    int
 }
 
 // maxFair is the largest total: slots are numbered by 16 bits, and 0 is not used.
@@ -69,9 +97,13 @@ func newFair(perSource, total int) *fair {
 // len is how many requests wait.
 func (f *fair) len() int { return len(f.slots) - 1 - f.left }
 
+// sources is how many sources have requests.
+func (f *fair) sources() int { return f.light.n + f.heavy.n }
+
 // put adds a request from lid at the end of that requester's queue.
 func (f *fair) put(lid ib.LID, q query) refusal {
 	s := &f.src[lid]
+	s.charge(q.at)
 	switch {
 	case f.left == 0:
 		return everythingFull
@@ -86,45 +118,102 @@ func (f *fair) put(lid ib.LID, q query) refusal {
 		f.slots[s.tail].next = i
 	} else {
 		s.head = i
-		f.enter(lid, s)
+		f.ringOf(s).enter(f.src, lid)
 	}
 	s.tail = i
 	s.n++
 	return accepted
 }
 
-// enter adds lid at the end of the ring.
-func (f *fair) enter(lid ib.LID, s *source) {
-	if f.waiting == 0 {
-		s.next = lid
-	} else {
-		last := &f.src[f.turn]
-		s.next, last.next = last.next, lid
+// charge counts a request at a time, and decides whether its source is heavy.
+func (s *source) charge(at mad.Time) {
+	now := uint32(at / tick)
+	ahead := s.used - now
+	if !s.asked || ahead > lightBurst*lightEvery { // used is in the past
+		ahead = 0
 	}
-	f.turn = lid
-	f.waiting++
+	s.isHeavy = ahead > (lightBurst-1)*lightEvery
+	s.asked, s.used = true, now+min(ahead+lightEvery, lightBurst*lightEvery)
 }
 
-// take moves the next requests into b, one of each requester in turn, and returns their number.
-func (f *fair) take(b []query) int {
-	n := 0
-	for ; n < len(b) && f.waiting > 0; n++ {
-		last := &f.src[f.turn]
-		lid := last.next
-		s := &f.src[lid]
-		i := s.head
-		t := &f.slots[i]
-		b[n] = t.q
-		s.head = t.next
-		*t = slot{next: f.free}
-		f.free = i
-		f.left++
-		if s.n--; s.n > 0 {
-			f.turn = lid
-			continue
+// ringOf is the ring in which s belongs.
+func (f *fair) ringOf(s *source) *turns {
+	if s.isHeavy {
+		return &f.heavy
+	}
+	return &f.light
+}
+
+// enter adds lid at the end of the ring.
+func (r *turns) enter(src []source, lid ib.LID) {
+	if r.n == 0 {
+		src[lid].next = lid
+	} else {
+		last := &src[r.last]
+		src[lid].next, last.next = last.next, lid
+	}
+	r.last = lid
+	r.n++
+}
+
+// leave removes the next source from the ring.
+func (r *turns) leave(src []source) {
+	last := &src[r.last]
+	last.next = src[last.next].next
+	r.n--
+}
+
+// take moves the next requests into b and returns their number. It marks those of light sources.
+func (f *fair) take(b []query) (n int) {
+	for ; n < len(b) && f.light.n+f.heavy.n > 0; n++ {
+		if f.nextIsLight() {
+			f.serve(&f.light, &b[n])
+			b[n].light = true
+			f.lights++
+		} else {
+			f.serve(&f.heavy, &b[n])
+			f.lights = 0
 		}
-		last.next = s.next
-		f.waiting--
+		if f.heavy.n == 0 {
+			f.lights = 0
+		}
 	}
 	return n
+}
+
+// nextIsLight reports whether a light source is served next. Sources in its ring that have become
+// heavy change to the other one.
+func (f *fair) nextIsLight() bool {
+	for f.light.n > 0 {
+		lid := f.src[f.light.last].next
+		if !f.src[lid].isHeavy {
+			return f.heavy.n == 0 || f.lights < heavyEvery-1
+		}
+		f.light.leave(f.src)
+		f.heavy.enter(f.src, lid)
+	}
+	return false
+}
+
+// serve takes a request of the next source in r.
+func (f *fair) serve(r *turns, q *query) {
+	lid := f.src[r.last].next
+	s := &f.src[lid]
+	i := s.head
+	t := &f.slots[i]
+	*q = t.q
+	s.head = t.next
+	*t = slot{next: f.free}
+	f.free = i
+	f.left++
+	s.n--
+	to := f.ringOf(s)
+	if s.n > 0 && to == r {
+		r.last = lid
+		return
+	}
+	r.leave(f.src)
+	if s.n > 0 {
+		to.enter(f.src, lid)
+	}
 }

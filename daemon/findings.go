@@ -53,4 +53,4 @@ func (d *Daemon) tellFinding(kind string, f *findings.Finding) {
 }
 
 // Findings implements api.Backend.
-func (d *Daemon) Findings() api.Findings { return show.Findings(d.finder.last.Load(), d.started) }
+func (d *Daemon) Findings() api.Findings { return show.Findings(d.finder.last.Load(), d.clock.started) }

@@ -188,7 +188,9 @@ func (d *Daemon) PortCounters(guid string, num int) (api.PortCounters, error) {
 	return show.PortCounters(d.Round(), guid, num)
 }
 
-func (d *Daemon) CountersDump(mach bool) string { return show.CountersDump(d.Round(), d.started, mach) }
+func (d *Daemon) CountersDump(mach bool) string {
+	return show.CountersDump(d.Round(), d.clock.started, mach)
+}
 
 func (d *Daemon) FabricMetrics(w io.Writer, q api.FabricMetrics) error {
 	r := d.Round()
@@ -197,7 +199,7 @@ func (d *Daemon) FabricMetrics(w io.Writer, q api.FabricMetrics) error {
 		o.Names = exporter.Guilbaults
 	}
 	if r != nil {
-		o.Ended = d.started.Add(time.Duration(r.Ended))
+		o.Ended = d.clock.started.Add(time.Duration(r.Ended))
 	}
 	return exporter.Write(w, r, o)
 }

@@ -130,5 +130,5 @@ const (
 func (q *queue) load() (requests, requesters int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.fair.len(), q.fair.waiting
+	return q.fair.len(), q.fair.sources()
 }

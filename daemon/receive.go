@@ -2,9 +2,11 @@ package daemon
 
 import (
 	"runtime"
+	"time"
 
 	"heddle/ib"
 	"heddle/mad"
+	"heddle/sa"
 	"heddle/shell"
 )
 
@@ -12,6 +14,13 @@ const (
 	// ownMost is how many quick requests may wait for the receiver. With more, workers are
 	// woken.
 	ownMost = 4 * maxBatch
+	// ownBatch is how many requests the receiver answers before it looks into the port again:
+	// a request that comes meanwhile waits for these answers, and one more call for each batch
+	// is what it costs.
+	ownBatch = 4
+	// slowPoll is how long such a look may take. A device that FUSE serves takes longer, and gets
+	// batches of maxBatch.
+	slowPoll = 5 * time.Microsecond
 	// drainMost is how many packets are received before the receiver answers
 	// some again. What waits in the port is not fair to anybody.
 	drainMost = 256
@@ -31,6 +40,12 @@ type receiver struct {
 	// blocks in a call.
 	handed bool
 	mine   bool // quick requests wait, and no worker was woken
+	// polls is the mean time of a look into the port after a batch.
+	polls time.Duration
+
+	refused  int // BUSY answers that are held until the port has nothing more
+	refusals [maxBatch]mad.Packet
+	busy     [maxBatch][ib.MADLen]byte
 }
 
 // most is the largest number of requests that may wait for the receiver.
@@ -56,7 +71,7 @@ func (d *Daemon) receive() {
 	if r.port = burstsOf(d.cfg.Port); r.port != nil {
 		r.tables = r.port.BurstsRMPP()
 	}
-	r.w = worker{d: d, from: d.queries, burst: r.port, stats: &d.sa.receiving}
+	r.w = worker{d: d, from: d.queries, burst: r.port, stats: &d.sa.receiving, refused: r.pass}
 	p := d.packet(nil)
 	for drained := 0; ; {
 		ok, err := true, error(nil)
@@ -71,10 +86,14 @@ func (d *Daemon) receive() {
 			if !ok && err == nil {
 				continue
 			}
-		case !r.mine:
+		case !r.mine && r.refused == 0:
 			err = d.cfg.Port.Recv(p)
 		case drained >= drainMost:
 			ok = false
+		case drained == 0:
+			began := d.now()
+			ok, err = r.port.TryRecv(p)
+			r.polled(d.now().Sub(began))
 		default:
 			ok, err = r.port.TryRecv(p)
 		}
@@ -94,13 +113,64 @@ func (d *Daemon) receive() {
 
 // answer answers a batch of requests that wait for the receiver.
 func (r *receiver) answer() {
-	w := &r.w
-	r.n, r.mine = w.from.takeQuick(w.batch[:], w.batch[:r.n])
-	w.serveAll(w.batch[:r.n])
-	for i := w.flush(); i < w.held; i++ {
-		r.pass(w.of[i])
+	r.release()
+	if !r.mine {
+		return
 	}
-	w.held = 0
+	w := &r.w
+	r.n, r.mine = w.from.takeQuick(w.batch[:r.own()], w.batch[:r.n])
+	w.serveAll(w.batch[:r.n])
+}
+
+// polled notes how long a look into the port took. One that was interrupted counts little.
+func (r *receiver) polled(took time.Duration) {
+	r.polls += (min(took, 4*slowPoll) - r.polls) / 8
+}
+
+// own is how many requests the receiver answers before it looks again.
+func (r *receiver) own() int {
+	if r.polls > slowPoll {
+		return maxBatch
+	}
+	return ownBatch
+}
+
+// refuse answers p BUSY, together with others: during a stampede of more requests than places,
+// that would cost the receiver more than all else.
+func (r *receiver) refuse(d *Daemon, p *mad.Packet, why busyReason) {
+	if r.port == nil {
+		d.busy(p, why, &d.sa.receiving)
+		return
+	}
+	data, ok := sa.Busy(&sa.Request{From: p.Addr, Data: p.Data}, r.busy[r.refused][:0])
+	if !ok {
+		bump(&d.sa.receiving.dropped)
+		return
+	}
+	bump(&d.sa.receiving.busy[why])
+	r.refusals[r.refused] = mad.Packet{Addr: p.Addr, LocalQP: 1, Data: data}
+	if r.refused++; r.refused == len(r.refusals) {
+		r.release()
+	}
+}
+
+// release sends the BUSY answers that are held. Those that the port does not take now are lost,
+// and their requesters repeat the requests.
+func (r *receiver) release() {
+	for i := 0; i < r.refused; {
+		n, err := r.port.TrySend(r.refusals[i:r.refused])
+		i += n
+		switch {
+		case err != nil:
+			i++
+			bump(&r.w.stats.unsent)
+		case n == 0:
+			for ; i < r.refused; i++ {
+				bump(&r.w.stats.unsent)
+			}
+		}
+	}
+	r.refused = 0
 }
 
 // pass hands a request to the workers because its answer would block on the port.

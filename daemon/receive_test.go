@@ -4,6 +4,7 @@ import (
 	"errors"
 	"sync"
 	"testing"
+	"time"
 
 	"heddle/api"
 	"heddle/ib"
@@ -26,6 +27,7 @@ type script struct {
 	answers  []*mad.Packet
 	received int // packets since answers were last sent
 	longest  int // run of them
+	calls    int // of TrySend
 }
 
 func (s *script) Bursts() bool     { return true }
@@ -56,6 +58,7 @@ func (s *script) TrySend(ps []mad.Packet) (int, error) {
 	s.mu.Lock() // several workers send
 	defer s.mu.Unlock()
 	s.received = 0
+	s.calls++
 	n := min(len(ps), s.room)
 	s.room -= n
 	for _, p := range ps[:n] {
@@ -130,8 +133,8 @@ func TestReceiverAnswers(t *testing.T) {
 	}
 }
 
-// TestReceiverIsFair: a requester with many requests delays others by no more than the queue's
-// round-robin.
+// TestReceiverIsFair: a requester with many requests does not delay one with a single request that
+// comes after all of them.
 func TestReceiverIsFair(t *testing.T) {
 	s := &script{room: 1000}
 	d, from := withScript(t, s)
@@ -141,7 +144,7 @@ func TestReceiverIsFair(t *testing.T) {
 	s.in = append(s.in, pathQuery(from[2], from[1], 2))
 	d.receive()
 	ids := s.tids(t)
-	if len(ids) != ownMost || ids[1] != 2 {
+	if len(ids) != ownMost || ids[0] != 2 {
 		t.Errorf("answers in the order %v; the other requester's is 2", ids)
 	}
 }
@@ -160,6 +163,58 @@ func TestReceiverDrains(t *testing.T) {
 	}
 	if !rung(d.queries) {
 		t.Error("no worker was woken")
+	}
+}
+
+// TestReceiverRefuses: requests without a place in the queue are answered BUSY, many with one
+// call, and without waiting for room in the port.
+func TestReceiverRefuses(t *testing.T) {
+	const share, n = 20, 100
+	for _, room := range []int{1000, 7} {
+		s := &script{room: room}
+		d, from := withScript(t, s)
+		d.queries = newQueue(share, 1000)
+		for range n {
+			s.in = append(s.in, pathQuery(from[1], from[2], 1))
+		}
+		d.receive()
+		busy := 0
+		for _, p := range s.answers {
+			if statusOf(p.Data) == ib.StatusBusy && tidOf(p.Data) == 1 && p.Addr.LID == from[1] {
+				busy++
+			}
+		}
+		unsent := int(d.sa.receiving.unsent.Load())
+		if refused := int(d.sa.receiving.busy[busyRequester].Load()); refused != n-share || busy != min(room, refused) || unsent != refused-busy {
+			t.Errorf("room for %d: %d refused, %d answered BUSY, %d unsent", room, refused, busy, unsent)
+		}
+		if most := n/maxBatch + share/ownBatch + 1; s.calls > most {
+			t.Errorf("room for %d: %d calls, want at most %d", room, s.calls, most)
+		}
+	}
+}
+
+// TestReceiverPolls: where a look into the port is slow, the receiver looks less often; one slow look
+// changes nothing.
+func TestReceiverPolls(t *testing.T) {
+	r := &receiver{}
+	for range 20 {
+		r.polled(time.Microsecond)
+	}
+	if r.polled(3 * time.Millisecond); r.own() != ownBatch {
+		t.Errorf("batches of %d after one slow look", r.own())
+	}
+	for range 20 {
+		r.polled(25 * time.Microsecond)
+	}
+	if r.own() != maxBatch {
+		t.Errorf("batches of %d where looks are slow", r.own())
+	}
+	for range 40 {
+		r.polled(time.Microsecond)
+	}
+	if r.own() != ownBatch {
+		t.Errorf("batches of %d where looks are fast again", r.own())
 	}
 }
 

@@ -41,7 +41,9 @@ func newSALoop(d *Daemon) *saLoop {
 	if d.cfg.Core.NoReregister {
 		cfg.RejoinTime = 0 // no host was asked to join again
 	}
-	l := &saLoop{d: d, alarm: newAlarm(), cut: newAlarm(), core: sa.NewCore(cfg)}
+	alarm := newAlarm()
+	alarm.nap = newNap()
+	l := &saLoop{d: d, alarm: alarm, cut: newAlarm(), core: sa.NewCore(cfg)}
 	l.shell = shell.NewSA(l.core, l, &d.shared)
 	d.held = l.core.Held()
 	return l
@@ -69,6 +71,9 @@ func (l *saLoop) run(ctx context.Context) {
 		case q := <-d.signalAsks:
 			l.answerSignals(q)
 		case <-l.alarm.timer.C:
+			l.alarm.rang()
+			l.shell.Step(sa.Timer{})
+		case <-l.alarm.nap.bell:
 			l.alarm.rang()
 			l.shell.Step(sa.Timer{})
 		case <-l.cut.timer.C:

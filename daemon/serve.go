@@ -71,7 +71,7 @@ func (d *Daemon) receiveSA(p *mad.Packet, kind shell.Kind) *mad.Packet {
 	}
 	spare, own, no := q.add(d.requester(p.Addr.LID), x, most)
 	if no != accepted {
-		d.busy(p, refusals[no], &d.sa.receiving)
+		d.recv.refuse(d, p, refusals[no])
 		return p
 	}
 	if own {

@@ -22,6 +22,9 @@ type worker struct {
 	buf   []byte
 	batch [maxBatch]query
 	stats *answerStats
+	// refused gets the requests whose answers the port does not take without waiting; nil: the
+	// worker waits.
+	refused func(q *query)
 
 	// Answers held until the end of the batch, if the port sends several of their kind at once,
 	// and their requests.
@@ -55,19 +58,37 @@ func (w *worker) run(ctx context.Context) {
 			continue
 		}
 		w.serveAll(w.batch[:n])
-		for i := w.flush(); i < w.held; i++ {
-			w.send(w.of[i], &w.answers[i])
-		}
-		w.held = 0
+		// The receiver may have returned from a call of the kernel and wait for a processor.
+		// Without this it would wait until the runtime interrupts a worker, up to 10 ms, and
+		// all that arrives would wait with it.
+		runtime.Gosched()
 	}
 }
 
-// serveAll answers queries; some answers may be held.
+// serveAll answers queries. Answers for sources that have asked little do not wait for those for
+// others.
 func (w *worker) serveAll(qs []query) {
 	now := w.d.now()
 	for i := range qs {
+		if w.held > 0 && !qs[i].light && w.of[w.held-1].light {
+			w.release()
+		}
 		now = w.serve(&qs[i], now)
 	}
+	w.release()
+}
+
+// release sends the answers that are held. Those that the port does not take at once are for
+// refused, or wait here.
+func (w *worker) release() {
+	for i := w.flush(); i < w.held; i++ {
+		if w.refused != nil {
+			w.refused(w.of[i])
+		} else {
+			w.send(w.of[i], &w.answers[i])
+		}
+	}
+	w.held = 0
 }
 
 // serve answers one query at time now, and returns the time after it. A query that turns out to

@@ -65,6 +65,9 @@ const (
 	announceEvery = 100 * time.Millisecond
 	// signalBurst is how many Reports about paths may be sent at once after a pause.
 	signalBurst = 64
+	// signalLate is how many of them may be sent at once because a timer was late. The hosts'
+	// queries come as the Reports go: many at once would delay those of others.
+	signalLate = 2
 )
 
 // signals notifies subscribers of changed paths. What a subscriber has to be notified of follows
@@ -97,6 +100,7 @@ type signals struct {
 	saidAt mad.Time
 	flight int      // outstanding Reports about paths
 	next   mad.Time // when the next Report may be sent
+	spare  int      // Reports that may be sent at once, the next one included
 	stats  SignalStats
 }
 
@@ -452,13 +456,23 @@ func (x *signals) unpause(now mad.Time) {
 // ready reports whether one more Report may be sent now.
 func (x *signals) ready(now mad.Time) bool { return x.cfg.SignalRate <= 0 || x.next <= now }
 
-// spend accounts for a Report: SignalRate a second, signalBurst at once.
+// spend accounts for a Report: SignalRate a second, one after the other, and signalBurst at once
+// after a pause in which as many could have been sent.
 func (x *signals) spend(now mad.Time) {
 	if x.cfg.SignalRate <= 0 {
 		return
 	}
 	each := time.Second / time.Duration(x.cfg.SignalRate)
-	x.next = max(x.next, now.Add(-signalBurst*each)).Add(each)
+	if now.Sub(x.next) >= signalBurst*each {
+		x.spare = signalBurst
+	}
+	if x.spare > 1 {
+		x.spare--
+		x.next = now
+		return
+	}
+	x.spare = 0
+	x.next = max(x.next, now.Add(-signalLate*each)).Add(each)
 }
 
 // notify sends a peer its next Report, or finds that it needs none.

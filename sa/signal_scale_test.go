@@ -162,6 +162,54 @@ func TestSignalBytes(t *testing.T) {
 	}
 }
 
+// TestSignalPace: after a pause 64 Reports go at once, then one in each 1/rate. A timer that is late
+// does not make up for it by more than a few at once.
+func TestSignalPace(t *testing.T) {
+	f := newPathFabric(t, ftree.Engine{}, "fattree", "324")
+	now := f.cut(t)
+	const rate = 1000
+	for _, late := range []time.Duration{0, 20 * time.Millisecond} {
+		c := newCrowd(t, f, sa.Config{Signal: sa.SignalWildcard, SignalRate: rate})
+		c.r.until(c.r.now.Add(time.Second))
+		c.r.publish(now)
+		var at []mad.Time
+		for len(at) < len(f.hosts) {
+			for _, p := range c.r.sends {
+				at = append(at, c.r.now)
+				c.r.answer(p)
+			}
+			c.r.sends = nil
+			if c.r.timer == mad.Never && len(at) < len(f.hosts) {
+				t.Fatalf("late by %v: %d Reports, want %d", late, len(at), len(f.hosts))
+			}
+			if c.r.timer != mad.Never {
+				c.r.now = max(c.r.now, c.r.timer).Add(late)
+				c.r.step(sa.Timer{})
+			}
+		}
+		times := map[mad.Time]int{}
+		for _, x := range at {
+			times[x]++
+		}
+		first := times[at[0]]
+		delete(times, at[0])
+		most := 0
+		for _, n := range times {
+			most = max(most, n)
+		}
+		want := 1
+		if late > 0 {
+			want = 3
+		}
+		if first != 64 || most > want {
+			t.Errorf("late by %v: %d Reports at the beginning, want 64; then at most %d at once, want %d", late, first, most, want)
+		}
+		if took, least := at[len(at)-1].Sub(at[0]), time.Second*time.Duration(len(at)-first)/rate; late == 0 && took != least {
+			t.Errorf("%d Reports in %v, want %v", len(at), took, least)
+		}
+	}
+}
+
 // TestStampede: while 11,664 hosts are notified that any path may have changed, and each asks for
 // all its paths at once, the 99th percentile for other hosts stays within twice that of an idle SA.
 // Without a rate for Reports it does not. Time is virtual: one worker answers the hosts' lines in
