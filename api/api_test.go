@@ -423,8 +423,10 @@ func (f *fake) FabricMetrics(w io.Writer, q FabricMetrics) error {
 	return err
 }
 
-func (f *fake) Findings() Findings {
-	return Findings{Round: 3, Open: []Finding{{ID: 7, Rule: "bad_cable"}}, Closed: []Finding{}}
+func (f *fake) Worst(limit int) Worst { return Worst{Round: 7, Polled: limit} }
+
+func (f *fake) Findings(q FindingsQuery) Findings {
+	return Findings{Round: 3, Missed: q.Limit, Counts: FindingCounts{Info: len(fmt.Sprint(q.Worst))}, Open: []Finding{{ID: 7, Rule: "bad_cable"}}, Closed: []Finding{}}
 }
 
 func (f *fake) CountersDump(mach bool) string { return fmt.Sprint("dump ", mach) }
@@ -438,9 +440,21 @@ func TestCounters(t *testing.T) {
 		want string
 	}{
 		{"/v1/counters?by=use&limit=3", 200, `"xmit":0.5`},
+		{"/v1/worst", 200, `"ports_polled":10`},
+		{"/v1/worst?limit=100", 200, `"ports_polled":100`},
+		{"/v1/worst?limit=101", 422, "limit"},
+		{"/v1/worst?limit=0", 422, "limit"},
+		{"/v1/findings", 200, `"info":5},`},
+		{"/v1/findings?by=severity&limit=4", 200, `"info":4},`},
+		{"/v1/findings?by=severity&limit=4", 200, `"missed":4`},
+		{"/v1/findings?by=age", 422, "by"},
+		{"/v1/findings?limit=-1", 422, "limit"},
 		{"/v1/counters?by=wait", 422, "by is unknown"},
 		{"/v1/counters?by=nonsense", 422, "one of"},
 		{"/v1/counters?limit=-1", 422, ">= 0"},
+		{"/v1/counters?all=true&limit=4611686018427387904", 422, "<= 1e+06"},
+		{"/v1/findings?limit=1000001", 422, "<= 1e+06"},
+		{"/v1/findings?limit=1000000", 200, `"missed":1000000`},
 		{"/v1/ports/0x1/2/counters", 200, `"total":1152921504606846976`},
 		{"/v1/ports/0x1/3/counters", 404, "no such port"},
 		{"/v1/ports/0x1/255/counters", 422, "<= 254"},

@@ -14,8 +14,10 @@ type Counting interface {
 	Counters(q CountersQuery) (Counters, error)
 	// PortCounters are those of one port, named by GUID of node or port, and number.
 	PortCounters(guid string, num int) (PortCounters, error)
+	// Worst are the worst ports in each order.
+	Worst(limit int) Worst
 	// Findings are what is wrong with the subnet by its counters and states.
-	Findings() Findings
+	Findings(q FindingsQuery) Findings
 	// CountersDump has the totals as OpenSM writes them to a file.
 	// mach: for programs.
 	CountersDump(mach bool) string
@@ -44,6 +46,19 @@ type Counters struct {
 	Ports      []PortUse `json:"ports"`
 }
 
+// Worst is the body of /v1/worst.
+type Worst struct {
+	Round    uint64    `json:"round" doc:"number of the last round of polling; 0: counters are not read"`
+	Period   float64   `json:"period_seconds"`
+	Polled   int       `json:"ports_polled"`
+	Agents   int       `json:"agents"`
+	Silent   int       `json:"agents_silent"`
+	Use      []PortUse `json:"use" doc:"the busiest"`
+	Wait     []PortUse `json:"wait" doc:"those that wait longest"`
+	Discards []PortUse `json:"discards" doc:"those that discard most now"`
+	Errors   []PortUse `json:"errors" doc:"those whose errors grow, then those with most"`
+}
+
 // PortUse is how a port was used between its last two samples.
 type PortUse struct {
 	GUID        string            `json:"guid" doc:"of the node"`
@@ -57,7 +72,9 @@ type PortUse struct {
 	XmitPackets float64           `json:"xmit_packets_per_second"`
 	RcvPackets  float64           `json:"rcv_packets_per_second"`
 	Errors      map[string]uint64 `json:"errors,omitempty" doc:"totals of error counters that are not 0"`
-	Flags       []string          `json:"flags" doc:"sampled, cleared, overflowed, stuck (a counter is at its end), narrow (32 bits), silent"`
+	// Growing are those that grow.
+	Growing map[string]float64 `json:"errors_per_second,omitempty" doc:"of error counters that grew between the samples"`
+	Flags   []string           `json:"flags" doc:"sampled, cleared, overflowed, stuck (a counter is at its end), narrow (32 bits), silent"`
 }
 
 // PortCounters is the body of /v1/ports/{guid}/{num}/counters.
@@ -101,8 +118,12 @@ type VirtualCounters struct {
 
 type countersInput struct {
 	By    string `query:"by" enum:"use,wait,discards,errors" default:"use" doc:"the highest first"`
-	Limit int    `query:"limit" minimum:"0" default:"0" doc:"0: all"`
+	Limit int    `query:"limit" minimum:"0" maximum:"1000000" default:"0" doc:"0: all"`
 	All   bool   `query:"all" doc:"ports with 0 too"`
+}
+
+type worstInput struct {
+	Limit int `query:"limit" minimum:"1" maximum:"100" default:"10" doc:"ports in each table"`
 }
 
 type portInput struct {
@@ -117,6 +138,9 @@ func counting(a huma.API, b Counting, mux *http.ServeMux) {
 			return nil, huma.Error422UnprocessableEntity(err.Error())
 		}
 		return reply(c), nil
+	})
+	huma.Get(a, "/v1/worst", func(_ context.Context, in *worstInput) (*body[Worst], error) {
+		return reply(b.Worst(in.Limit)), nil
 	})
 	huma.Get(a, "/v1/ports/{guid}/{num}/counters", func(_ context.Context, in *portInput) (*body[PortCounters], error) {
 		c, err := b.PortCounters(in.GUID, in.Num)

@@ -7,12 +7,29 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 )
 
+// FindingsQuery is what /v1/findings is asked for.
+type FindingsQuery struct {
+	Limit int  // of open and of ended findings each; 0: all
+	Worst bool // the worst first, the newest of each severity first; otherwise in the order of opening
+}
+
 // Findings is the body of /v1/findings.
 type Findings struct {
-	Round  uint64    `json:"round" doc:"round of counters after which they were looked for; 0: counters are not read"`
-	Open   []Finding `json:"open" doc:"in the order of opening"`
-	Closed []Finding `json:"closed" doc:"those that ended last, oldest first"`
-	Missed uint64    `json:"missed" doc:"found no room"`
+	Round uint64 `json:"round" doc:"round of counters after which they were looked for; 0: counters are not read"`
+	// Note says why nothing is shown of what was found last.
+	Note string `json:"note,omitempty" doc:"why there are none: what was found last does not hold any more"`
+	// Counts are of all that are open, listed or not.
+	Counts FindingCounts `json:"counts" doc:"those that are open, listed or not"`
+	Open   []Finding     `json:"open"`
+	Closed []Finding     `json:"closed" doc:"those that ended last, oldest first"`
+	Missed int           `json:"missed" doc:"could not be looked at or opened in the last round: there were too many"`
+}
+
+// FindingCounts are numbers of findings by severity.
+type FindingCounts struct {
+	Critical int `json:"critical"`
+	Warning  int `json:"warning"`
+	Info     int `json:"info"`
 }
 
 // Finding is one thing that is wrong.
@@ -51,8 +68,13 @@ type Evidence struct {
 	At    time.Time `json:"at" doc:"of the last sample"`
 }
 
+type findingsInput struct {
+	By    string `query:"by" enum:"opened,severity" default:"opened" doc:"the order of open findings: by opening, or the worst and newest first"`
+	Limit int    `query:"limit" minimum:"0" maximum:"1000000" default:"0" doc:"of open and of ended findings each; 0: all"`
+}
+
 func findings(a huma.API, b Counting) {
-	huma.Get(a, "/v1/findings", func(context.Context, *struct{}) (*body[Findings], error) {
-		return reply(b.Findings()), nil
+	huma.Get(a, "/v1/findings", func(_ context.Context, in *findingsInput) (*body[Findings], error) {
+		return reply(b.Findings(FindingsQuery{Limit: in.Limit, Worst: in.By == "severity"})), nil
 	})
 }

@@ -25,6 +25,7 @@ import (
 	"heddle/mad"
 	"heddle/partition"
 	"heddle/perf"
+	"heddle/perf/findings"
 	"heddle/sa"
 	"heddle/sa/holder"
 	"heddle/settings"
@@ -90,6 +91,8 @@ type Config struct {
 	// Perf configures the performance manager, which sets FirstTID and TransportTimed itself; nil:
 	// no counter is read.
 	Perf *perf.Config
+	// Thresholds are those of findings; nil: those of the table.
+	Thresholds *findings.Thresholds
 	// Meter knows how busy links are; nil: nobody measures.
 	Meter show.Meter
 }

@@ -1,13 +1,17 @@
 package daemon
 
 import (
+	"fmt"
 	"log/slog"
+	"slices"
 	"sync/atomic"
+	"time"
 
 	"heddle/api"
 	"heddle/api/show"
 	"heddle/perf"
 	"heddle/perf/findings"
+	"heddle/subnet"
 )
 
 // Kinds of events about findings.
@@ -19,17 +23,30 @@ const (
 // finder looks for findings in each round, on the goroutine of the performance manager.
 type finder struct {
 	core *findings.Core
+	next atomic.Pointer[findings.Thresholds] // those of the next round; nil: they stay
 	last atomic.Pointer[findings.Report]
 	told noticeLimit
 }
 
 // lookForFindings has each round of the performance manager looked at.
 func (d *Daemon) lookForFindings() {
-	d.finder.core = findings.New(findings.Rules())
+	d.finder.core = findings.New(d.cfg.Thresholds.Rules())
+	d.finder.last.Store(d.finder.core.Report()) // its metrics begin with 0
 	d.shared.OnRound = append(d.shared.OnRound, d.onRound)
 }
 
+// SetThresholds replaces the thresholds of findings from the next round on; nil: those of the table.
+func (d *Daemon) SetThresholds(t *findings.Thresholds) {
+	if t == nil {
+		t = &findings.Thresholds{}
+	}
+	d.finder.next.Store(t)
+}
+
 func (d *Daemon) onRound(r *perf.Round) {
+	if t := d.finder.next.Swap(nil); t != nil {
+		d.finder.core.SetRules(t.Rules())
+	}
 	out := d.finder.core.Step(r)
 	d.finder.last.Store(out.Report)
 	for i := range out.Opened {
@@ -52,5 +69,44 @@ func (d *Daemon) tellFinding(kind string, f *findings.Finding) {
 	d.note(level, kind, show.FindingText(f), map[string]string{"rule": f.Rule, "severity": f.Severity.String()})
 }
 
+// outdatedAfter is after how many periods without a new round the last one shows nothing any more.
+const outdatedAfter = 4
+
+// outdated is why what the last round of counters showed does not hold any more; "": it does, or there
+// was none.
+func (d *Daemon) outdated() string {
+	r := d.Round()
+	if r == nil {
+		return ""
+	}
+	switch s := d.Snapshot(); {
+	case s == nil || s.State != subnet.Master || !s.Up:
+		return "this manager is not the master of a subnet that is up"
+	case d.now().Sub(r.Ended) > outdatedAfter*max(r.Period, time.Millisecond):
+		return fmt.Sprintf("counters were read last at %s", d.clock.started.Add(time.Duration(r.Ended)).UTC().Format(time.RFC3339))
+	}
+	return ""
+}
+
 // Findings implements api.Backend.
-func (d *Daemon) Findings() api.Findings { return show.Findings(d.finder.last.Load(), d.clock.started) }
+func (d *Daemon) Findings(q api.FindingsQuery) api.Findings {
+	if why := d.outdated(); why != "" {
+		f := show.Findings(nil, q, d.clock.started)
+		f.Note = why
+		return f
+	}
+	return show.Findings(d.finder.last.Load(), q, d.clock.started)
+}
+
+// findingValues are the values of the metrics; nil: counters are not read.
+func (d *Daemon) findingValues() *findings.Report {
+	r := d.finder.last.Load()
+	if r == nil || d.outdated() == "" {
+		return r
+	}
+	none := &findings.Report{Round: r.Round, At: r.At, Rules: slices.Clone(r.Rules)}
+	for i := range none.Rules {
+		none.Rules[i].Open = 0
+	}
+	return none
+}

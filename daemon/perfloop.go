@@ -30,6 +30,7 @@ type perfSide struct {
 	core    *perf.Core
 	lost    atomic.Uint64 // answers for which there was no room
 	unsent  atomic.Uint64
+	worst   atomic.Pointer[worstPorts]
 }
 
 // startPerf makes the performance manager.
@@ -186,6 +187,23 @@ func (d *Daemon) Counters(q api.CountersQuery) (api.Counters, error) {
 
 func (d *Daemon) PortCounters(guid string, num int) (api.PortCounters, error) {
 	return show.PortCounters(d.Round(), guid, num)
+}
+
+// worstPorts are the tables of a round. Pages ask for them every two seconds, all with one limit.
+type worstPorts struct {
+	round  *perf.Round
+	limit  int
+	tables api.Worst
+}
+
+func (d *Daemon) Worst(limit int) api.Worst {
+	r := d.Round()
+	if w := d.perf.worst.Load(); w != nil && w.round == r && w.limit == limit {
+		return w.tables
+	}
+	w := &worstPorts{r, limit, show.Worst(r, limit)}
+	d.perf.worst.Store(w)
+	return w.tables
 }
 
 func (d *Daemon) CountersDump(mach bool) string {

@@ -269,8 +269,11 @@ var faultsToFind = []fault{
 }
 
 // TestFindings: in random fabrics, each fault gives one finding, of the rule that is for it, which names
-// the ends, has evidence, and closes after the fault has ended.
+// the ends, has evidence, and closes after the fault has ended. The long form is 50 fabrics.
 func TestFindings(t *testing.T) {
+	if len(faultsToFind) < 20 {
+		t.Fatalf("%d faults", len(faultsToFind))
+	}
 	for _, seed := range need.Seeds(2, 50) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			b := newFindingsBed(t, seed)

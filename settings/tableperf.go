@@ -38,4 +38,9 @@ var counterTable = []Setting{
 		Meaning: "samples of each port that are kept in memory, 8 bytes each",
 		value:   number[int]{at: func(c *Config) *int { return &c.Perf.History }, max: 1000},
 	},
+	{
+		Name: "findings-thresholds", Group: Counters, Arg: "FILE", Since: v020, Commands: []string{"sm", "up"},
+		Meaning: "file with thresholds of findings: lines of infiniband-diags' error_thresholds, and RULE=VALUE as in docs/findings.md; read again on SIGHUP",
+		value:   text{func(c *Config) *string { return &c.Files.Thresholds }},
+	},
 }

@@ -9,6 +9,7 @@ import (
 
 	"heddle/ib"
 	"heddle/internal/version"
+	"heddle/perf/findings"
 	"heddle/sa"
 	"heddle/sm"
 	"heddle/subnet"
@@ -29,7 +30,8 @@ type Values struct {
 	Repairs    Repairs
 	SA         SA
 	VM         VM
-	Perf       *Perf // nil: counters are not read
+	Perf       *Perf            // nil: counters are not read
+	Findings   *findings.Report // nil: there is none yet
 }
 
 // Count is a counter and its labels, in the order that the metric documents.
@@ -92,6 +94,7 @@ type collector struct {
 	vm                                                         *vmCollector
 	repairs                                                    *repairCollector
 	perf                                                       *perfCollector
+	findings                                                   *findingsCollector
 	phaseSeconds                                               *prometheus.HistogramVec
 	sweepSeconds                                               prometheus.Histogram
 }
@@ -132,6 +135,7 @@ func newCollector(now func() Values) *collector {
 		vm:         newVMCollector(),
 		repairs:    newRepairCollector(),
 		perf:       newPerfCollector(),
+		findings:   newFindingsCollector(),
 		phaseSeconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "heddle_sweep_phase_seconds", Help: "Seconds of each phase of full sweeps.", Buckets: buckets,
 		}, []string{"phase"}),
@@ -197,6 +201,7 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	c.vm.collect(to, &x)
 	c.repairs.collect(to, &x.Repairs)
 	c.perf.collect(to, x.Perf)
+	c.findings.collect(to, x.Findings)
 
 	for _, r := range x.Sweeps {
 		for p, t := range r.Phases {

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"heddle/perf/findings"
 )
 
 // scrape is what /metrics says.
@@ -56,5 +58,34 @@ func TestHistograms(t *testing.T) {
 	}
 	if strings.Contains(text, "rmpp_transfers") {
 		t.Error("transfers of a port that does not segment")
+	}
+}
+
+// TestFindings: the number of series depends on the rules, not on the findings.
+func TestFindings(t *testing.T) {
+	r := &findings.Report{Missed: 7, Open: make([]findings.Finding, 500), Rules: []findings.Count{
+		{Rule: "bad_cable", Severity: findings.Warning, Open: 3, Opened: 9, Healed: 3, Unseen: 1, Explained: 1, SwitchedOff: 1},
+		{Rule: "node_lost", Severity: findings.Critical},
+	}}
+	text := scrape(t, Values{Findings: r})
+	for _, want := range []string{
+		`heddle_findings{rule="bad_cable",severity="warning"} 3`,
+		`heddle_findings{rule="node_lost",severity="critical"} 0`,
+		`heddle_findings_opened_total{rule="bad_cable"} 9`,
+		`heddle_findings_closed_total{reason="healed",rule="bad_cable"} 3`,
+		`heddle_findings_closed_total{reason="unseen",rule="bad_cable"} 1`,
+		`heddle_findings_closed_total{reason="explained",rule="bad_cable"} 1`,
+		`heddle_findings_closed_total{reason="off",rule="bad_cable"} 1`,
+		`heddle_findings_missed 7`,
+	} {
+		if !strings.Contains(text, want+"\n") {
+			t.Errorf("/metrics lacks %s", want)
+		}
+	}
+	if n := strings.Count(text, "\nheddle_findings"); n != 6*len(r.Rules)+1 {
+		t.Errorf("%d series", n)
+	}
+	if strings.Contains(scrape(t, Values{}), "heddle_findings") {
+		t.Error("findings without a report")
 	}
 }

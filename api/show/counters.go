@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"slices"
 
 	"heddle/api"
 	"heddle/ib"
@@ -56,26 +55,16 @@ func Counters(r *perf.Round, q api.CountersQuery) (out api.Counters, err error) 
 	if !ok {
 		return out, fmt.Errorf("by=%q: want use, wait, discards or errors", q.By)
 	}
-	type ranked struct {
-		i int32
-		v float64
-	}
-	var list []ranked
+	list := ranking{most: q.Limit}
 	for i := range int32(r.Len()) {
 		if r.At(i) == 0 {
 			continue
 		}
 		if v := by(r, i); v > 0 || q.All {
-			list = append(list, ranked{i, v})
+			list.add(i, v)
 		}
 	}
-	slices.SortFunc(list, func(a, b ranked) int { return cmp.Or(cmp.Compare(b.v, a.v), cmp.Compare(a.i, b.i)) })
-	if q.Limit > 0 && len(list) > q.Limit {
-		list = list[:q.Limit]
-	}
-	for _, x := range list {
-		out.Ports = append(out.Ports, portUse(r, x.i))
-	}
+	out.Ports = list.uses(r)
 	return out, nil
 }
 
@@ -88,8 +77,10 @@ var orders = map[string]func(r *perf.Round, i int32) float64{
 		n, rate := 0.0, 0.0
 		for c := range perf.NumCounters {
 			if c.IsError() {
-				n += float64(r.Total(i, c))
-				rate += r.Rate(i, c)
+				if total := r.Total(i, c); total > 0 {
+					n += float64(total)
+					rate += r.Rate(i, c)
+				}
 			}
 		}
 		return rate + n*1e-15 // those that grow first
@@ -115,6 +106,12 @@ func portUse(r *perf.Round, i int32) api.PortUse {
 				u.Errors = map[string]uint64{}
 			}
 			u.Errors[c.String()] = r.Total(i, c)
+		}
+		if rate := r.Rate(i, c); c.IsError() && rate > 0 {
+			if u.Growing == nil {
+				u.Growing = map[string]float64{}
+			}
+			u.Growing[c.String()] = rate
 		}
 	}
 	return u

@@ -2,6 +2,8 @@ package show
 
 import (
 	"math"
+	"math/rand/v2"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -100,6 +102,86 @@ func TestCounters(t *testing.T) {
 	}
 }
 
+// TestWorst: each table is the head of the order of its name.
+func TestWorst(t *testing.T) {
+	r, busy := counted(t)
+	for _, limit := range []int{1, 3, 100} {
+		w := Worst(r, limit)
+		for by, got := range map[string][]api.PortUse{"use": w.Use, "discards": w.Discards, "errors": w.Errors} {
+			c, err := Counters(r, api.CountersQuery{By: by})
+			if want := c.Ports[:min(limit, len(c.Ports))]; err != nil || !reflect.DeepEqual(got, want) || len(want) == 0 {
+				t.Errorf("%s, %d: got %+v\nwant %+v, %v", by, limit, got, want, err)
+			}
+		}
+		if w.Round != r.Number || w.Polled != r.Status.Ports || len(w.Wait) > 0 {
+			t.Errorf("%+v", w)
+		}
+	}
+	u := Worst(r, 1).Errors[0]
+	if u.Port != int(r.Snap.Ports[busy].Num) || math.Abs(u.Growing["PortXmitDiscards"]-0.4) > 0.01 || len(u.Growing) != 2 {
+		t.Errorf("%+v", u)
+	}
+	if w := Worst(nil, 5); w.Use == nil || w.Wait == nil || w.Discards == nil || w.Errors == nil {
+		t.Error("tables are null before the first round")
+	}
+}
+
+// TestRanking: with a bound there are the same ports as without, in the same order.
+func TestRanking(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 1))
+	for range 200 {
+		n, most := r.IntN(300), 1+r.IntN(20)
+		all, few := ranking{}, ranking{most: most}
+		for i := range n {
+			v := float64(r.IntN(10))
+			all.add(int32(i), v)
+			few.add(int32(i), v)
+		}
+		all.cut()
+		few.cut()
+		if !slices.Equal(all.list[:min(most, n)], few.list) {
+			t.Fatalf("%d of %d: got %v, want %v", most, n, few.list, all.list)
+		}
+	}
+}
+
+// TestRankingHugeBound: a bound that no list reaches costs no sorting, however great it is.
+func TestRankingHugeBound(t *testing.T) {
+	for _, most := range []int{1 << 61, 1 << 62, math.MaxInt} {
+		x := ranking{most: most}
+		for i, v := range []float64{1, 3, 2} {
+			x.add(int32(i), v)
+		}
+		if want := []ranked{{0, 1}, {1, 3}, {2, 2}}; !slices.Equal(x.list, want) {
+			t.Errorf("%d: %v were sorted as they came", most, x.list)
+		}
+		if x.cut(); len(x.list) != 3 || x.list[0].i != 1 {
+			t.Errorf("%d: %v", most, x.list)
+		}
+	}
+}
+
+// TestForPeople: numbers that OpenSM 3.3.23 wrote.
+func TestForPeople(t *testing.T) {
+	for _, x := range []struct {
+		v     uint64
+		words bool
+		want  string
+	}{
+		{83592, true, "326.531KB"},
+		{2736, true, "10.688KB"},
+		{84744, true, "331.031KB"},
+		{1161, false, "1.134K"},
+		{1177, false, "1.149K"},
+		{38, false, "38.000"},
+		{0, false, "0.000"},
+	} {
+		if got := forPeople(x.v, x.words); got != x.want {
+			t.Errorf("%d: got %s, want %s", x.v, got, x.want)
+		}
+	}
+}
+
 // TestRoundMeter: the page gets the share of each link that has been measured.
 func TestRoundMeter(t *testing.T) {
 	r, busy := counted(t)
@@ -124,27 +206,27 @@ func TestCountersDump(t *testing.T) {
 	p := r.Snap.Ports[busy]
 	node := &r.Snap.Nodes[p.Node]
 	text := CountersDump(r, when, false)
-	head := "\"" + node.Desc + "\" 0x" + strings.TrimLeft(strings.TrimPrefix(node.Info.NodeGUID.String(), "0x"), "0") + " active TRUE port 1 (Since Mon Nov  2 03:04:05 2026)\n"
+	head := "\"" + node.Desc + "\" 0x" + strings.TrimLeft(strings.TrimPrefix(node.Info.NodeGUID.String(), "0x"), "0") + " active TRUE port 1\n     Last Reset           : Mon Nov  2 03:04:05 2026\n     Last Error Update    : Mon Nov  2 "
 	_, block, ok := strings.Cut(text, head)
 	if !ok {
 		t.Fatalf("no %q in\n%.500s", head, text)
 	}
 	for _, want := range []string{
-		"     symbol_err_cnt       : 3\n", "     xmit_discards        : 4\n", "     link_integrity_err   : 0\n", "     multicast_xmit_pkts  : 5 (5.000)\n",
+		"     symbol_err_cnt       : 3\n", "     xmit_discards        : 4\n", "     link_integrity_err   : 0\n", "     xmit_wait            : 0\n     Last Data Update     : Mon Nov  2 ", "     multicast_xmit_pkts  : 5 (5.000)\n",
 	} {
-		if !strings.Contains(block[:900], want) {
-			t.Errorf("no %q in\n%s", want, block[:900])
+		if !strings.Contains(block[:1100], want) {
+			t.Errorf("no %q in\n%s", want, block[:1100])
 		}
 	}
-	if !strings.Contains(block[:900], "GB)\n") { // 7,812,500,000 words
-		t.Errorf("data is not in GB:\n%s", block[:900])
+	if !strings.Contains(block[:1100], "GB)\n") { // 7,812,500,000 words
+		t.Errorf("data is not in GB:\n%s", block[:1100])
 	}
 	mach := CountersDump(r, when, true)
-	if !strings.HasPrefix(mach, "\nName\tGUID\tActive\tPort\tLast Reset\tsymbol_err_cnt\tlink_err_recover\tlink_downed\t") || !strings.Contains(mach, "\tlink_int_err\tbuf_overrun_err\t") {
+	if !strings.HasPrefix(mach, "\nName\tGUID\tActive\tPort\tLast Reset\tLast Error Update\tLast Data Update\tsymbol_err_cnt\tlink_err_recover\tlink_downed\t") || !strings.Contains(mach, "\tlink_int_err\tbuf_overrun_err\t") {
 		t.Errorf("%.300s", mach)
 	}
 	for line := range strings.Lines(mach) {
-		if n := strings.Count(line, "\t"); n != 0 && n != 24 {
+		if n := strings.Count(line, "\t"); n != 0 && n != 27 {
 			t.Errorf("%d tabs in %q", n, line)
 		}
 	}

@@ -27,6 +27,7 @@ var dumpNames = []struct {
 	{c: perf.LocalLinkIntegrity, name: "link_integrity_err", mach: "link_int_err"},
 	{c: perf.ExcessiveBufOverrun, name: "buf_overrun_err"},
 	{c: perf.VL15Dropped, name: "vl15_dropped"},
+	{c: perf.XmitWait, name: "xmit_wait"},
 	{c: perf.XmitData, name: "xmit_data", data: true, row: true},
 	{c: perf.RcvData, name: "rcv_data", data: true, row: true},
 	{c: perf.XmitPkts, name: "xmit_pkts", row: true},
@@ -39,7 +40,7 @@ var dumpNames = []struct {
 
 // CountersDump has the totals of all ports as OpenSM's console command 'perfmgr dump_counters' writes
 // them to the file event_db_dump_file, or, with mach, as 'dump_counters mach' does. since is when
-// counting began.
+// counting began, and the manager's time was 0. The texts are those of OpenSM 3.3.23.
 func CountersDump(r *perf.Round, since time.Time, mach bool) string {
 	var b strings.Builder
 	if r == nil {
@@ -54,21 +55,23 @@ func CountersDump(r *perf.Round, since time.Time, mach bool) string {
 			if r.At(i) == 0 {
 				continue
 			}
+			read := since.Add(time.Duration(r.At(i))).Format(time.ANSIC)
 			active := strings.ToUpper(fmt.Sprint(!node.Unseen))
 			if !mach {
-				fmt.Fprintf(&b, "\"%s\" 0x%x active %s port %d (Since %s)\n", node.Desc, uint64(node.Info.NodeGUID), active, k, when)
-				dumpPort(&b, r, i)
+				fmt.Fprintf(&b, "\"%s\" 0x%x active %s port %d\n", node.Desc, uint64(node.Info.NodeGUID), active, k)
+				dumpLine(&b, "Last Reset", when)
+				dumpPort(&b, r, i, read)
 				continue
 			}
 			if !begun {
 				begun = true
-				b.WriteString("\nName\tGUID\tActive\tPort\tLast Reset")
+				b.WriteString("\nName\tGUID\tActive\tPort\tLast Reset\tLast Error Update\tLast Data Update")
 				for _, x := range dumpNames {
 					b.WriteString("\t" + machName(x.name, x.mach))
 				}
 				b.WriteByte('\n')
 			}
-			fmt.Fprintf(&b, "%s\t0x%x\t%s\t%d\t%s", node.Desc, uint64(node.Info.NodeGUID), active, k, when)
+			fmt.Fprintf(&b, "%s\t0x%x\t%s\t%d\t%s\t%s\t%s", node.Desc, uint64(node.Info.NodeGUID), active, k, when, read, read)
 			for _, x := range dumpNames {
 				fmt.Fprintf(&b, "\t%d", r.Total(i, x.c))
 			}
@@ -85,28 +88,40 @@ func machName(name, mach string) string {
 	return name
 }
 
-// dumpPort writes the counters of a port, one a line.
-func dumpPort(b *strings.Builder, r *perf.Round, i int32) {
+func dumpLine(b *strings.Builder, name, value string) {
+	fmt.Fprintf(b, "     %-20s : %s\n", name, value)
+}
+
+// dumpPort writes the counters of a port, which were read at a time, one a line.
+func dumpPort(b *strings.Builder, r *perf.Round, i int32, read string) {
+	dumpLine(b, "Last Error Update", read)
 	for _, x := range dumpNames {
-		v := r.Total(i, x.c)
-		fmt.Fprintf(b, "     %-20s : %d", x.name, v)
-		if !x.row {
-			b.WriteByte('\n')
-			continue
+		if x.c == perf.XmitData {
+			dumpLine(b, "Last Data Update", read)
 		}
-		unit, value := 0, float64(v)
-		for t := v / 1024; t > 0; t /= 1024 {
+		v := r.Total(i, x.c)
+		if x.row {
+			dumpLine(b, x.name, fmt.Sprint(v, " (", forPeople(v, x.data), ")"))
+		} else {
+			dumpLine(b, x.name, fmt.Sprint(v))
+		}
+	}
+}
+
+// forPeople is a counter, or words of data as bytes, in powers of 1,024.
+func forPeople(v uint64, words bool) string {
+	unit, value := 0, float64(v)
+	for t := v / 1024; t > 0; t /= 1024 {
+		unit++
+		value /= 1024
+	}
+	suffix := ""
+	if words {
+		suffix = "B"
+		if value *= 4; value > 1024 {
 			unit++
 			value /= 1024
 		}
-		suffix := ""
-		if x.data {
-			suffix = "B"
-			if value *= 4; value > 1024 {
-				unit++
-				value /= 1024
-			}
-		}
-		fmt.Fprintf(b, " (%5.3f%s%s)\n", value, []string{"", "K", "M", "G", "T", "P", "E"}[unit], suffix)
 	}
+	return fmt.Sprintf("%5.3f%s%s", value, []string{"", "K", "M", "G", "T", "P", "E"}[unit], suffix)
 }

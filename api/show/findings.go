@@ -1,7 +1,9 @@
 package show
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -11,17 +13,29 @@ import (
 
 // Findings is /v1/findings. began is when the manager's time was 0; a nil report: nothing was
 // looked for.
-func Findings(r *findings.Report, began time.Time) api.Findings {
+func Findings(r *findings.Report, q api.FindingsQuery, began time.Time) api.Findings {
 	out := api.Findings{Open: []api.Finding{}, Closed: []api.Finding{}}
 	if r == nil {
 		return out
 	}
 	out.Round, out.Missed = r.Round, r.Missed
-	for i := range r.Open {
-		out.Open = append(out.Open, finding(&r.Open[i], began))
+	open, closed := r.Open, r.Closed
+	for i := range open {
+		*[]*int{&out.Counts.Info, &out.Counts.Warning, &out.Counts.Critical}[open[i].Severity]++
 	}
-	for i := range r.Closed {
-		out.Closed = append(out.Closed, finding(&r.Closed[i], began))
+	if q.Worst {
+		open = slices.SortedFunc(slices.Values(open), func(a, b findings.Finding) int {
+			return cmp.Or(cmp.Compare(b.Severity, a.Severity), cmp.Compare(b.ID, a.ID))
+		})
+	}
+	if q.Limit > 0 {
+		open, closed = open[:min(len(open), q.Limit)], closed[max(0, len(closed)-q.Limit):]
+	}
+	for i := range open {
+		out.Open = append(out.Open, finding(&open[i], began))
+	}
+	for i := range closed {
+		out.Closed = append(out.Closed, finding(&closed[i], began))
 	}
 	return out
 }

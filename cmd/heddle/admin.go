@@ -14,6 +14,7 @@ import (
 
 	"heddle/daemon"
 	"heddle/partition"
+	"heddle/perf/findings"
 	"heddle/qos"
 	"heddle/sa"
 	"heddle/sa/osmsa"
@@ -55,7 +56,8 @@ func (f smFlags) administer(cfg *daemon.Config, log *slog.Logger) error {
 		return err
 	}
 	cfg.SA.SAKey, cfg.SA.TrustLocal = key, key != 0
-	return nil
+	cfg.Thresholds, err = f.readThresholds()
+	return err
 }
 
 // takeOver imports OpenSM's SA dump into the store, if that has no such state
@@ -153,6 +155,28 @@ func (f smFlags) readOptions(parts *partition.Policy, log *slog.Logger) (*sa.Opt
 	return &o, nil
 }
 
+// readThresholds reads the file with thresholds of findings; nil: none was given.
+func (f smFlags) readThresholds() (*findings.Thresholds, error) {
+	t, err := thresholdsOf(f.Files.Thresholds)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", f.From("findings-thresholds"), err)
+	}
+	return t, nil
+}
+
+// thresholdsOf reads a file of thresholds; nil without a name.
+func thresholdsOf(file string) (*findings.Thresholds, error) {
+	if file == "" {
+		return nil, nil
+	}
+	in, err := os.Open(file)
+	if err != nil {
+		return nil, err
+	}
+	defer in.Close()
+	return findings.ParseThresholds(in, file)
+}
+
 // reloadOnHangup reads the files again on each SIGHUP until ctx ends. An error
 // in one of them changes nothing.
 func (f smFlags) reloadOnHangup(ctx context.Context, d *daemon.Daemon, log *slog.Logger) {
@@ -166,8 +190,8 @@ func (f smFlags) reloadOnHangup(ctx context.Context, d *daemon.Daemon, log *slog
 				return
 			case <-c:
 			}
-			if f.Files.Partitions == "" && f.Files.QoSPolicy == "" && f.Files.PrefixRoutes == "" {
-				log.Info("SIGHUP: no file to read (--partitions, --qos-policy, --prefix-routes)")
+			if f.Files.Partitions == "" && f.Files.QoSPolicy == "" && f.Files.PrefixRoutes == "" && f.Files.Thresholds == "" {
+				log.Info("SIGHUP: no file to read (--partitions, --qos-policy, --prefix-routes, --findings-thresholds)")
 				continue
 			}
 			if err := f.reload(ctx, d, log); err != nil {
@@ -193,17 +217,22 @@ func (f smFlags) reload(ctx context.Context, d *daemon.Daemon, log *slog.Logger)
 	if err != nil {
 		return err
 	}
+	limits, err := f.readThresholds()
+	if err != nil {
+		return err
+	}
 	if p != nil {
 		if err := d.ApplyPartitions(ctx, p); err != nil {
 			return err
 		}
 	}
 	d.SetOptions(*o)
+	d.SetThresholds(limits)
 	var read []string
 	if p != nil {
 		read = append(read, f.Files.Partitions)
 	}
-	for _, file := range []string{f.Files.QoSPolicy, f.Files.PrefixRoutes} {
+	for _, file := range []string{f.Files.QoSPolicy, f.Files.PrefixRoutes, f.Files.Thresholds} {
 		if file != "" {
 			read = append(read, file)
 		}

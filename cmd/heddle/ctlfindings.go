@@ -31,6 +31,9 @@ func printFindings(w io.Writer, body []byte, all bool) error {
 		list = append(f.Closed, list...)
 	}
 	switch {
+	case f.Note != "":
+		_, err := fmt.Fprintf(w, "no findings: %s\n", f.Note)
+		return err
 	case f.Round == 0:
 		_, err := fmt.Fprintln(w, "no findings: counters are not read, or no round has ended yet (see --perf)")
 		return err
@@ -57,10 +60,12 @@ func printFinding(w io.Writer, f *api.Finding) {
 	}
 	for _, e := range f.Evidence {
 		fmt.Fprintf(w, "    %s of %s:", e.What, findingEnd(e.FindingEnd))
-		if e.Delta > 0 {
+		switch { // a share of time has both: the counter's ticks, and the share in the text
+		case e.Delta > 0 && e.Value != 0:
+			fmt.Fprintf(w, " +%d, %.3g", e.Delta, e.Value)
+		case e.Delta > 0:
 			fmt.Fprintf(w, " +%d, last %.3g per second", e.Delta, e.Rate)
-		}
-		if e.Value != 0 || e.Delta == 0 {
+		default:
 			fmt.Fprintf(w, " %g", e.Value)
 		}
 		fmt.Fprintf(w, " (limit %g)", e.Limit)

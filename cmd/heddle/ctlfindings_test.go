@@ -19,17 +19,27 @@ func TestPrintFindings(t *testing.T) {
 	}
 	ended := open
 	ended.ID, ended.Closed, ended.Why = 1, &at, "healed"
+	waits := open
+	waits.Rule, waits.Title = "congestion", "a port waits"
+	waits.Evidence = []api.Evidence{{FindingEnd: end, What: "PortXmitWait", Delta: 4000, Value: 1.0 / 3, Limit: 0.3, Text: "33 % of the time"}}
 	for _, x := range []struct {
 		f    api.Findings
 		all  bool
 		want string
 	}{
 		{api.Findings{}, false, "no findings: counters are not read, or no round has ended yet (see --perf)\n"},
+		{api.Findings{Note: "this manager is not the master"}, false, "no findings: this manager is not the master\n"},
 		{api.Findings{Round: 1, Closed: []api.Finding{ended}}, false, "no findings\n"},
 		{api.Findings{Round: 1, Open: []api.Finding{open}, Closed: []api.Finding{ended}}, false, `2 warning bad_cable: a link has bit errors, since 2026-01-02T03:04:05Z
     at "leaf" (0x1) port 3
     at "host" (0x2)
     SymbolErrorCounter of "leaf" (0x1) port 3: +40, last 4 per second (limit 10)
+    Reseat it.
+`},
+		{api.Findings{Round: 1, Open: []api.Finding{waits}}, false, `2 warning congestion: a port waits, since 2026-01-02T03:04:05Z
+    at "leaf" (0x1) port 3
+    at "host" (0x2)
+    PortXmitWait of "leaf" (0x1) port 3: +4000, 0.333 (limit 0.3): 33 % of the time
     Reseat it.
 `},
 		{api.Findings{Round: 1, Closed: []api.Finding{ended}}, true, `1 warning bad_cable: a link has bit errors, since 2026-01-02T03:04:05Z

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"math"
 	"net/http"
 	"net/url"
 	"slices"
@@ -15,6 +16,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"heddle/api"
+	"heddle/ib"
+	"heddle/perf/findings"
 )
 
 // ctlPerf are the commands about port counters.
@@ -37,13 +40,45 @@ func ctlPerfTop() *cobra.Command {
 	c := ctlCommandTo("top", "The busiest ports, or those that wait or discard most", http.MethodGet, func() string {
 		return "/v1/counters?" + url.Values{"by": {by}, "limit": {strconv.Itoa(n)}}.Encode()
 	}, printTop)
+	c.PreRunE = func(*cobra.Command, []string) error {
+		if orders := []string{"use", "wait", "discards", "errors"}; !slices.Contains(orders, by) {
+			return usagef("--by %q: want use, wait, discards or errors%s", by, didYouMean(by, orders))
+		}
+		if n < 0 {
+			return usagef("--lines %d: want 0 or more", n)
+		}
+		return nil
+	}
 	c.Flags().StringVar(&by, "by", by, "`ORDER`: use, wait, discards or errors")
 	c.Flags().IntVarP(&n, "lines", "n", n, "at most `N` ports; 0: all")
 	return c
 }
 
 func ctlPerfErrors() *cobra.Command {
-	return ctlCommand("errors", "Ports with errors; those whose errors grow come first", http.MethodGet, "/v1/counters?by=errors", printErrors)
+	var o ctlOptions
+	file := ""
+	c := &cobra.Command{
+		Use:   "errors",
+		Short: "Ports with errors; those whose errors grow come first",
+		Long: `Prints the totals of the error counters of each port that are not 0. With
+--thresholds these are the counters that ibqueryerrors prints with that file, as
+far as nobody cleared them: those above their thresholds, which are 0 if the
+file does not name them. PortXmitWait is left out.`,
+		Example: "  heddle ctl perf errors --thresholds /etc/infiniband-diags/error_thresholds",
+		Args:    noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			limits, err := thresholdsOf(file)
+			if err != nil {
+				return usagef("--thresholds: %w", err)
+			}
+			return o.ask(cmd, http.MethodGet, "/v1/counters?by=errors", nil, func(w io.Writer, body []byte) error {
+				return printErrors(w, body, limits)
+			})
+		},
+	}
+	o.register(c)
+	c.Flags().StringVar(&file, "thresholds", "", "`FILE` in the format of infiniband-diags' error_thresholds")
+	return c
 }
 
 func ctlPerfShow() *cobra.Command {
@@ -55,6 +90,9 @@ func ctlPerfShow() *cobra.Command {
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 2 {
 				return usagef("perf show: want the GUID of a node or port, and a port number")
+			}
+			if _, err := ib.ParseGUID(args[0]); err != nil {
+				return usagef("perf show: %q is not a GUID; 'heddle ctl nodes' and 'heddle ctl perf top' show those of nodes", args[0])
 			}
 			if n, err := strconv.Atoi(args[1]); err != nil || n < 0 || n > 254 {
 				return usagef("perf show: %q is not a port number", args[1])
@@ -102,13 +140,16 @@ console command 'perfmgr dump_counters' writes, with --mach that of
 
 // portEnd is a port in a table.
 func portEnd(guid, desc string, port int) string {
-	return fmt.Sprintf("%s %s port %d", guid, desc, port)
+	return fmt.Sprintf("%s %s port %d", guid, plain(desc), port)
 }
 
 // percent has enough digits for a gentle load.
 func percent(x float64) string {
-	if x *= 100; x < 1 {
-		return fmt.Sprintf("%.2g %%", x)
+	switch x *= 100; {
+	case x == 0:
+		return "0 %"
+	case x < 1: // two digits, without an exponent
+		return fmt.Sprintf("%.*f %%", 1-int(math.Floor(math.Log10(x))), x)
 	}
 	return fmt.Sprintf("%.1f %%", x)
 }
@@ -137,7 +178,7 @@ func printTop(w io.Writer, body []byte) error {
 		p := &c.Ports[i]
 		to := "-"
 		if p.Peer != nil {
-			to = fmt.Sprintf("%s port %d", p.Peer.Description, p.Peer.Port)
+			to = fmt.Sprintf("%s port %d", plain(p.Peer.Description), p.Peer.Port)
 		}
 		fmt.Fprintf(t, "%s\t%s\t%.4g\t%s\t%s\t%s\t%d\t%s\n", portEnd(p.GUID, p.Description, p.Port), to, p.Gbps, percent(p.Xmit), percent(p.Rcv),
 			percent(p.Wait), p.Errors["PortXmitDiscards"], remarks(p.Flags))
@@ -150,10 +191,16 @@ func remarks(flags []string) string {
 	return strings.Join(slices.DeleteFunc(slices.Clone(flags), func(f string) bool { return f == "sampled" }), ", ")
 }
 
-func printErrors(w io.Writer, body []byte) error {
+func printErrors(w io.Writer, body []byte, limits *findings.Thresholds) error {
 	var c api.Counters
 	if err := json.Unmarshal(body, &c); err != nil {
 		return err
+	}
+	if limits != nil {
+		c.Ports = slices.DeleteFunc(c.Ports, func(p api.PortUse) bool {
+			maps.DeleteFunc(p.Errors, func(name string, n uint64) bool { return !limits.Exceeds(name, n) })
+			return len(p.Errors) == 0
+		})
 	}
 	if len(c.Ports) == 0 {
 		return noCounters(w, &c)
@@ -162,7 +209,7 @@ func printErrors(w io.Writer, body []byte) error {
 		p := &c.Ports[i]
 		fmt.Fprintf(w, "%s", portEnd(p.GUID, p.Description, p.Port))
 		if p.Peer != nil {
-			fmt.Fprintf(w, " to %s port %d", p.Peer.Description, p.Peer.Port)
+			fmt.Fprintf(w, " to %s port %d", plain(p.Peer.Description), p.Peer.Port)
 		}
 		fmt.Fprintf(w, ":")
 		for _, name := range slices.Sorted(maps.Keys(p.Errors)) {

@@ -7,6 +7,9 @@ import (
 	"iter"
 	"maps"
 	"os"
+	"strconv"
+	"strings"
+	"unicode"
 
 	"golang.org/x/term"
 )
@@ -27,3 +30,13 @@ func onTerminal(w io.Writer) bool {
 func asError[T error](err error, target *T) bool { return errors.As(err, target) }
 
 func mapKeys[V any](m map[string]V) iter.Seq[string] { return maps.Keys(m) }
+
+// plain is a text from the fabric, as a node description, for a table or a line: characters that are
+// not printable, which would move cells or command a terminal, are escaped as in Go.
+func plain(s string) string {
+	if !strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }) {
+		return s
+	}
+	q := strconv.Quote(s)
+	return q[1 : len(q)-1]
+}

@@ -100,6 +100,9 @@ func (f *simFlags) subnet(fab *fabric.Fabric, cfg sim.Config, dos []string) (*si
 		if p == noTraffic {
 			continue
 		}
+		if f.packets <= 0 {
+			return nil, usagef("--traffic-rate %v: want more than 0; '--traffic none' sends nothing", f.packets)
+		}
 		if _, err := s.StartTraffic(p, f.seed, f.packets); err != nil {
 			return nil, usagef("--traffic %s: %v", p, err)
 		}

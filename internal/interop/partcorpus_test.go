@@ -218,8 +218,26 @@ func opensmHolds(t *testing.T, text string) []string {
 // opensmUp has OpenSM bring the fabric up with a file.
 func opensmUp(t *testing.T, text string) (*ibtools.Bench, *live.Driver, *proc.Proc) {
 	t.Helper()
-	f := corpusFabric(t)
-	s, err := sim.New(f, sim.Config{})
+	b, d := corpusBench(t)
+	conf := filepath.Join(b.Dir, "partitions.conf")
+	if err := os.WriteFile(conf, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	options := filepath.Join(b.Dir, "opensm.conf")
+	if err := os.WriteFile(options, []byte("force_log_flush TRUE\nsa_db_dump TRUE\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	args := []string{"-P", conf, "-F", options}
+	for _, m := range moreOptions.FindAllStringSubmatch(text, -1) {
+		args = append(args, strings.Fields(m[1])...)
+	}
+	return b, d, b.OpenSM(t, "H-1", upTime, args...)
+}
+
+// corpusBench simulates the fabric for real tools.
+func corpusBench(t *testing.T) (*ibtools.Bench, *live.Driver) {
+	t.Helper()
+	s, err := sim.New(corpusFabric(t), sim.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -239,20 +257,7 @@ func opensmUp(t *testing.T, text string) (*ibtools.Bench, *live.Driver, *proc.Pr
 		}
 		srv.Close()
 	})
-	b := ibtools.New(t, srv.SockName())
-	conf := filepath.Join(b.Dir, "partitions.conf")
-	if err := os.WriteFile(conf, []byte(text), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	options := filepath.Join(b.Dir, "opensm.conf")
-	if err := os.WriteFile(options, []byte("force_log_flush TRUE\nsa_db_dump TRUE\n"), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	args := []string{"-P", conf, "-F", options}
-	for _, m := range moreOptions.FindAllStringSubmatch(text, -1) {
-		args = append(args, strings.Fields(m[1])...)
-	}
-	return b, d, b.OpenSM(t, "H-1", upTime, args...)
+	return ibtools.New(t, srv.SockName()), d
 }
 
 // TestLimitedMembersReachTheSA: with the rule of OpenSM's manual, hosts are limited

@@ -101,6 +101,30 @@ func eventually(t *testing.T, what string, ok func() bool) {
 	}
 }
 
+// ibqueryerrors runs Debian's on the subnet, and returns what it names, by the ports of ours.
+func (u *counted) ibqueryerrors(ours map[string]map[string]uint64, args ...string) (theirs map[string]map[string]uint64, text string) {
+	t := u.t
+	t.Helper()
+	text, err := run(t, upTime, u.dir, nil, heddle, append([]string{"attach", "host-1@" + u.sock, "--", "ibqueryerrors"}, args...)...)
+	if err != nil && !strings.Contains(text, "Summary") { // it exits with 1 if there are errors
+		t.Fatal(err, text)
+	}
+	theirs = map[string]map[string]uint64{}
+	for _, m := range regexp.MustCompile(`GUID (0x[0-9a-f]+) port (\d+):((?: \[[^]]*\])+)`).FindAllStringSubmatch(text, -1) {
+		counts := map[string]uint64{}
+		for _, f := range regexp.MustCompile(`\[(\w+) == (\d+)`).FindAllStringSubmatch(m[3], -1) {
+			counts[f[1]], _ = strconv.ParseUint(f[2], 10, 64)
+		}
+		key := m[1] + " port " + m[2]
+		if g, _ := strconv.ParseUint(m[1], 0, 64); ours[key] == nil { // it names adapters by the GUID of the port
+			num, _ := strconv.ParseUint(m[2], 10, 64)
+			key = fmt.Sprintf("%#x port %s", g-num, m[2])
+		}
+		theirs[key] = counts
+	}
+	return theirs, text
+}
+
 // TestCountersAgree: the counters are those that unmodified perfquery and ibqueryerrors read, and
 // totals go on when perfquery clears them.
 func TestCountersAgree(t *testing.T) {
@@ -123,23 +147,7 @@ func TestCountersAgree(t *testing.T) {
 	u.console("performanceset \"host-2\"[1] PortCounters.SymbolErrorCounter=70000") // at the end of 16 bits
 	u.rounds(2)
 	_, ours := u.counters()
-	theirs := map[string]map[string]uint64{}
-	text, err := run(t, upTime, u.dir, nil, heddle, "attach", "host-1@"+u.sock, "--", "ibqueryerrors", "-s", "PortXmitWait")
-	if err != nil && !strings.Contains(text, "Summary") { // it exits with 1 if there are errors
-		t.Fatal(err, text)
-	}
-	for _, m := range regexp.MustCompile(`GUID (0x[0-9a-f]+) port (\d+):((?: \[[^]]*\])+)`).FindAllStringSubmatch(text, -1) {
-		counts := map[string]uint64{}
-		for _, f := range regexp.MustCompile(`\[(\w+) == (\d+)`).FindAllStringSubmatch(m[3], -1) {
-			counts[f[1]], _ = strconv.ParseUint(f[2], 10, 64)
-		}
-		key := m[1] + " port " + m[2]
-		if g, _ := strconv.ParseUint(m[1], 0, 64); ours[key] == nil { // it names adapters by the GUID of the port
-			num, _ := strconv.ParseUint(m[2], 10, 64)
-			key = fmt.Sprintf("%#x port %s", g-num, m[2])
-		}
-		theirs[key] = counts
-	}
+	theirs, text := u.ibqueryerrors(ours, "-s", "PortXmitWait")
 	if len(theirs) < 2 {
 		t.Fatalf("ibqueryerrors finds too little:\n%s", text)
 	}
@@ -295,7 +303,18 @@ scrape_configs:
 		// of the other exporter's names
 		"rate(infiniband_portxmitdata_total[5m])*4 > 0", "rate(infiniband_portrcvdata_total{component=\"switch\"}[5m])*4 > 0",
 		"delta(infiniband_symbolerrorcounter_total[5m]) > 0", "infiniband_speed", "infiniband_width", "infiniband_scrape_ok == 1",
+		"infiniband_scrape_duration_seconds", "infiniband_ibqueryerrors_duration_seconds", "count by (local_name, remote_name) (infiniband_speed) > 0",
 		"ALERTS{alertname=\"InfinibandSymbolErrors\"} or ALERTS{alertname=\"InfinibandDiscards\"}",
+		// findings: LinkDownedCounter is one
+		"ALERTS{alertname=\"HeddleFinding\",rule=\"link_flap\"}", "heddle_findings{rule=\"link_flap\",severity=\"warning\"} == 1",
+		"count(heddle_findings) == 20", "heddle_findings_opened_total == 1", "heddle_findings_missed == 0",
+	}
+	// Every counter of the other exporter, which Grafana's dashboard 13260 draws.
+	for name := range strings.FieldsSeq(`linkdownedcounter symbolerrorcounter portxmitdiscards portxmitwait portxmitdata portrcvdata portxmitpkts
+		portrcvpkts portrcverrors portunicastxmitpkts portunicastrcvpkts portmulticastxmitpkts portmulticastrcvpkts portbufferoverrunerrors
+		portlocalphysicalerrors portrcvremotephysicalerrors portinactivediscards portdlidmappingerrors linkerrorrecoverycounter
+		locallinkintegrityerrors vl15dropped portneighbormtudiscards`) {
+		exprs = append(exprs, fmt.Sprintf("sum by (local_name, local_port, remote_name, remote_port) (rate(infiniband_%s_total{component=\"switch\"}[5m]))", name))
 	}
 	for _, file := range []string{"heddle-fabric-performance.json", "heddle-fabric-health.json"} {
 		b, err := os.ReadFile("../../contrib/grafana/" + file)

@@ -35,14 +35,16 @@ type track struct {
 	ends     []End
 	more     int
 	evidence []Evidence
-	since    mad.Time // of the first evidence
-	seen     mad.Time // last looked at
-	level    [2]float64
-	bad      bool          // in this round
-	held     bool          // nothing is known of it in this round
-	badSince mad.Time      // 0: it is not bad
-	clean    time.Duration // how long it has been seen without anything
-	crossed  uint64        // round in which it reached its threshold; 0: it has not
+	since    mad.Time                // of the first evidence
+	seen     mad.Time                // last looked at
+	level    [2][maxCounters]float64 // events in the buckets of both ends, for each counter of the rule
+	fresh    bool                    // a counter has counted, and the link has not been there since
+	counted  uint64                  // round in which it was there with what a counter last counted; 0: none did
+	bad      bool                    // in this round
+	held     bool                    // nothing is known of it in this round
+	badSince mad.Time                // 0: it is not bad
+	clean    time.Duration           // how long it has been seen without anything
+	crossed  uint64                  // round in which it reached its threshold; 0: it has not
 	open     *Finding
 }
 
@@ -59,8 +61,9 @@ type Core struct {
 	last   mad.Time // of the round before
 	round  uint64
 	nextID uint64
+	counts []Count // by rule
 	closed []Finding
-	missed uint64
+	missed int // in this round
 }
 
 // New returns a core with these rules; Rules() has those that are usual.
@@ -68,8 +71,21 @@ func New(rules []Rule) *Core {
 	c := &Core{rules: rules, number: map[string]int{}, tracks: map[key]*track{}, lost: map[[2]place]*lostLink{}}
 	for i := range rules {
 		c.number[rules[i].Name] = i
+		c.counts = append(c.counts, Count{Rule: rules[i].Name, Severity: rules[i].Severity})
 	}
 	return c
+}
+
+// SetRules replaces the rules by the same ones with other thresholds. What is open stays open until
+// it ends by the new ones.
+func (c *Core) SetRules(rules []Rule) {
+	if !slices.EqualFunc(c.rules, rules, func(x, y Rule) bool { return x.Name == y.Name }) {
+		panic("findings: these are other rules")
+	}
+	c.rules = rules
+	for i := range rules {
+		c.counts[i].Severity = rules[i].Severity
+	}
 }
 
 // Step evaluates a round.
@@ -81,6 +97,7 @@ func (c *Core) step(s *subnet.Snapshot, now mad.Time, src source) (out Output) {
 		c.last = now
 	}
 	c.round++
+	c.missed = 0
 	for _, t := range c.tracks {
 		t.bad, t.held = false, false
 	}
@@ -102,7 +119,7 @@ func (c *Core) step(s *subnet.Snapshot, now mad.Time, src source) (out Output) {
 	c.settle()
 	c.restarts()
 	c.resolve(&out)
-	out.Report = c.report()
+	out.Report = c.Report()
 	return out
 }
 
@@ -111,6 +128,7 @@ func (c *Core) trackOf(k key, ends ...End) *track {
 	t := c.tracks[k]
 	if t == nil {
 		if len(c.tracks) >= maxTracks {
+			c.missed++
 			return nil
 		}
 		t = &track{}
@@ -168,7 +186,7 @@ func (c *Core) settle() {
 		r := &c.rules[k.rule]
 		over := false
 		if len(r.Counters) > 0 {
-			over = max(t.level[0], t.level[1]) >= r.Open && (t.crossed != 0 || !c.isLost(k))
+			over = r.exceeded(&t.level) && (t.crossed != 0 || !c.isLost(k))
 		} else {
 			switch {
 			case t.bad:
@@ -178,6 +196,10 @@ func (c *Core) settle() {
 				t.clean += c.now.Sub(c.last)
 			}
 		}
+		if t.fresh && !c.isLost(k) {
+			t.fresh, t.counted = false, c.round
+		}
+		over = over && !r.Off
 		switch {
 		case over && t.crossed == 0:
 			t.crossed = c.round
@@ -194,10 +216,11 @@ func (c *Core) settle() {
 func (c *Core) unseen(t *track, r *Rule) bool { return c.now.Sub(t.seen) >= 4*r.Quiet }
 
 // resolve opens and closes findings. Rules are in the order of causes, so that each cause is known
-// before its symptoms. A rule that has causes waits for a round: its cause may show in the next one.
+// before its symptoms. A rule that has causes waits for a round, because its cause may show in the
+// next one, and while a cause waits itself.
 func (c *Core) resolve(out *Output) {
 	keys := slices.SortedFunc(maps.Keys(c.tracks), compareKeys)
-	active := make([][]key, len(c.rules))
+	active, waiting := make([][]key, len(c.rules)), make([][]key, len(c.rules))
 	opened := 0
 	for _, k := range keys {
 		if c.tracks[k].open != nil {
@@ -209,16 +232,23 @@ func (c *Core) resolve(out *Output) {
 		if t.crossed == 0 {
 			continue
 		}
+		if r.Off {
+			c.close(t, k.rule, SwitchedOff, out)
+			opened--
+			delete(c.tracks, k)
+			continue
+		}
 		if why := c.explained(k, active); why != "" {
 			if t.open != nil {
-				c.close(t, why, out)
+				c.close(t, k.rule, why, out)
 				opened--
 			}
 			delete(c.tracks, k)
 			continue
 		}
 		if t.open == nil {
-			if len(r.Causes) > 0 && t.crossed == c.round {
+			if len(r.Causes) > 0 && (t.crossed == c.round || c.explained(k, waiting) != "") {
+				waiting[k.rule] = append(waiting[k.rule], k)
 				continue
 			}
 			if opened >= maxOpen {
@@ -226,6 +256,7 @@ func (c *Core) resolve(out *Output) {
 				continue
 			}
 			c.nextID++
+			c.counts[k.rule].Opened++
 			opened++
 			t.open = &Finding{
 				ID: c.nextID, Rule: r.Name, Severity: r.Severity, Title: r.Title, Do: r.Do, Since: t.since, Opened: c.now,
@@ -240,7 +271,7 @@ func (c *Core) resolve(out *Output) {
 				if gone {
 					why = Unseen
 				}
-				c.close(t, why, out)
+				c.close(t, k.rule, why, out)
 				opened--
 				delete(c.tracks, k)
 				continue
@@ -257,7 +288,17 @@ func (c *Core) show(t *track) {
 	t.open = &f
 }
 
-func (c *Core) close(t *track, why string, out *Output) {
+func (c *Core) close(t *track, rule int, why string, out *Output) {
+	switch n := &c.counts[rule]; why {
+	case Healed:
+		n.Healed++
+	case Unseen:
+		n.Unseen++
+	case SwitchedOff:
+		n.SwitchedOff++
+	default:
+		n.Explained++
+	}
 	f := *t.open
 	f.Closed, f.Why = c.now, why
 	t.open = nil
@@ -290,11 +331,13 @@ func (c *Core) explained(k key, active [][]key) string {
 	return ""
 }
 
-func (c *Core) report() *Report {
-	r := &Report{Round: c.round, At: c.now, Closed: c.closed, Missed: c.missed}
-	for _, t := range c.tracks {
+// Report has all findings after the last step, or none before the first.
+func (c *Core) Report() *Report {
+	r := &Report{Round: c.round, At: c.now, Closed: c.closed, Missed: c.missed, Rules: slices.Clone(c.counts)}
+	for k, t := range c.tracks {
 		if t.open != nil {
 			r.Open = append(r.Open, *t.open)
+			r.Rules[k.rule].Open++
 		}
 	}
 	slices.SortFunc(r.Open, func(a, b Finding) int { return cmp.Compare(a.ID, b.ID) })

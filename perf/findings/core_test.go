@@ -125,7 +125,8 @@ func TestTable(t *testing.T) {
 				t.Errorf("%s has the cause %s, which is not before it", r.Name, c.Name)
 			}
 		}
-		if seen[r.Name] || r.Title == "" || r.Do == "" || r.Open <= 0 || r.Quiet <= 0 || len(r.Counters) == 0 && (r.Close <= 0 || r.Close > r.Open) {
+		if seen[r.Name] || r.Title == "" || r.Do == "" || r.Quiet <= 0 || len(r.Counters) > maxCounters ||
+			len(r.Counters) == 0 && (r.Open <= 0 || r.Close <= 0 || r.Close > r.Open) {
 			t.Errorf("the rule %+v is not whole", r)
 		}
 		seen[r.Name] = true
@@ -236,6 +237,15 @@ func TestSymptoms(t *testing.T) {
 	if len(b.last.Open) != 1 {
 		t.Errorf("%+v", b.last.Open)
 	}
+}
+
+// TestLateCause: a symptom waits while its cause waits for a cause of its own.
+func TestLateCause(t *testing.T) {
+	b := newBed(4)
+	b.round(events(1, perf.XmitDiscards, 200))
+	b.round(events(1, perf.SymbolErrors, 20))
+	b.rounds(time.Minute, counts{})
+	b.want(t, "+"+BadCable)
 }
 
 // TestWaiting: the share has two thresholds, and the root of the tree is named.

@@ -34,7 +34,7 @@ type Evidence struct {
 	Delta uint64
 	Rate  float64
 	// Value and Limit are those of a field or share. Limit is that of a rule which counts as well:
-	// events at which it opens.
+	// it opens at more events.
 	Value, Limit float64
 	Text         string // what else there is to say
 	Since, At    mad.Time
@@ -52,15 +52,16 @@ type Finding struct {
 	// Since is when the first evidence was seen, Opened when the rule's threshold was reached, and
 	// Closed when it ended; 0: it has not.
 	Since, Opened, Closed mad.Time
-	// Why it ended: Healed, Unseen, or the name of the rule that explains it.
+	// Why it ended: Healed, Unseen, SwitchedOff, or the name of the rule that explains it.
 	Why      string
 	Evidence []Evidence // at most maxEvidence
 }
 
 // Reasons for the end of a finding.
 const (
-	Healed = "healed"
-	Unseen = "not seen any more"
+	Healed      = "healed"
+	Unseen      = "not seen any more"
+	SwitchedOff = "rule switched off"
 )
 
 // Limits of what is kept.
@@ -79,8 +80,19 @@ type Report struct {
 	At     mad.Time
 	Open   []Finding // by ID
 	Closed []Finding // those that ended last, oldest first
-	// Missed is how many could not be opened because there were too many.
-	Missed uint64
+	// Missed is how many could not be looked at or opened because there were too many.
+	Missed int
+	// Rules are counts of each rule of the table, in its order.
+	Rules []Count
+}
+
+// Count is how many findings a rule has, and had since the core began.
+type Count struct {
+	Rule                                   string
+	Severity                               Severity
+	Open                                   int
+	Opened                                 uint64
+	Healed, Unseen, Explained, SwitchedOff uint64 // reasons for which they ended
 }
 
 // Output is what a step of a Core found: Opened and Closed have what changed.

@@ -99,14 +99,15 @@ func (c *Core) subjectOf(i int32) (k key, ends []End, side int, ok bool) {
 // count takes what port i counted for a rule since its last sample.
 func (c *Core) count(src source, n int, i int32) {
 	r := &c.rules[n]
-	sum, blind := uint64(0), false
-	for _, x := range r.Counters {
-		sum += src.Delta(i, x)
-		blind = blind || src.AtEnd(i, x)
-	}
 	waits := r.Flowing && c.waits(src, i)
-	if waits || r.UpOnly && src.Delta(i, perf.LinkDowned) > 0 {
-		sum = 0
+	skip := waits || r.UpOnly && src.Delta(i, perf.LinkDowned) > 0
+	sum, blind, delta := uint64(0), false, [maxCounters]uint64{}
+	for k, x := range r.Counters {
+		blind = blind || src.AtEnd(i, x)
+		if !skip {
+			delta[k] = src.Delta(i, x)
+			sum += delta[k]
+		}
 	}
 	k, ends, side, ok := c.subjectOf(i)
 	if !ok {
@@ -125,10 +126,13 @@ func (c *Core) count(src source, n int, i int32) {
 	elapsed := src.Elapsed(i)
 	harmless := c.harmless(r, i) * elapsed.Hours()
 	t.seen = c.now
-	if waits && t.open == nil {
-		t.level[side] = 0 // the sample before may have had the first of the congestion
+	for k := range r.Counters {
+		l := &t.level[side][k]
+		if waits && t.open == nil {
+			*l = 0 // the sample before may have had the first of the congestion
+		}
+		*l = min(max(0, *l-harmless)+float64(delta[k]), 2*(r.Limit(k)+1))
 	}
-	t.level[side] = min(max(0, t.level[side]-harmless)+float64(sum), 2*r.Open)
 	switch {
 	case float64(sum) > 4*harmless || blind:
 		t.clean = 0 // of a counter at its end nobody knows whether there are more
@@ -145,10 +149,11 @@ func (c *Core) count(src source, n int, i int32) {
 	if t.since == 0 {
 		t.since = src.At(i)
 	}
-	for _, x := range r.Counters {
-		if d := src.Delta(i, x); d > 0 {
+	t.fresh = true
+	for k, x := range r.Counters {
+		if d := delta[k]; d > 0 {
 			t.add(Evidence{
-				End: ends[side], What: x.String(), Delta: d, Rate: float64(d) / elapsed.Seconds(), Limit: r.Open,
+				End: ends[side], What: x.String(), Delta: d, Rate: float64(d) / elapsed.Seconds(), Limit: r.Limit(k),
 				Since: src.At(i).Add(-elapsed), At: src.At(i),
 			})
 		}
@@ -181,7 +186,7 @@ const (
 	berCorrected = 1e-15
 )
 
-// harmless is how many events of a rule in an hour are none at port i.
+// harmless is how many events of a counter of a rule in an hour are none at port i.
 func (c *Core) harmless(r *Rule, i int32) float64 {
 	h := r.Harmless
 	if speed := perf.SpeedOf(c.snap, i); r.BER && speed != ib.SpeedNone {
@@ -248,9 +253,20 @@ func (c *Core) congestion(src source) {
 		}
 		c.mark(Congestion, k, []End{e, endOf(s, far)}, Evidence{
 			End: e, What: perf.XmitWait.String(), Delta: src.Delta(i, perf.XmitWait), Value: share, Limit: r.Open,
-			Text: fmt.Sprintf("%.0f %% of the time; %d other ports wait", 100*share, waiting-1),
+			Text: fmt.Sprintf("%.0f %% of the time%s", 100*share, others(waiting-1)),
 		})
 	}
+}
+
+// others says how many other ports wait.
+func others(n int) string {
+	switch n {
+	case 0:
+		return ""
+	case 1:
+		return "; 1 other port waits"
+	}
+	return fmt.Sprintf("; %d other ports wait", n)
 }
 
 // behindWaits reports whether port i waits for a switch of which another port waits.

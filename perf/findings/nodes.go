@@ -244,7 +244,7 @@ func (c *Core) restarts() {
 	}
 	flapped := map[ib.GUID]map[key]bool{}
 	for k, t := range c.tracks {
-		if k.rule != flap || t.crossed == 0 || t.crossed+together <= c.round {
+		if k.rule != flap || t.counted == 0 || t.counted+together <= c.round {
 			continue
 		}
 		for _, g := range [2]ib.GUID{k.a.guid, k.b.guid} {

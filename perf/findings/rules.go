@@ -24,19 +24,26 @@ func (s Severity) String() string {
 
 // Rule is one line of the table: when a finding opens and closes, and what it says.
 //
-// A rule with Counters counts: events at each end of a link fill a bucket, which drains at the
-// harmless rate. The finding opens when an end's bucket has Open events, and closes when there was
-// no more than that rate for Quiet. The other rules look at states or shares: the finding opens when
-// the value has been Open or more for Hold, and closes when it was below Close for Quiet.
+// A rule with Counters counts: events of each counter at each end of a link fill a bucket, which
+// drains at the harmless rate. The finding opens when a bucket has more events than its threshold,
+// as ibqueryerrors takes thresholds; what the buckets of an end have adds up, each as a part of its
+// threshold. It closes when there was no more than four times the harmless rate for Quiet. The other
+// rules look at states or shares: the finding opens when the value has been Open or more for Hold,
+// and closes when it was below Close for Quiet.
 type Rule struct {
 	Name     string
 	Severity Severity
 	Title    string // what it is
 	Do       string // what to do about it
 
-	Counters []perf.Counter
-	// Harmless is how many events in an hour are none; BER: in addition those that the bit error
-	// rate of the link's speed permits.
+	// Off: it is looked at, because others may depend on it, and has no findings.
+	Off bool
+
+	Counters []perf.Counter // at most maxCounters
+	// Limits are the thresholds of Counters; nil: each has Open.
+	Limits []float64
+	// Harmless is how many events of a counter in an hour are none; BER: in addition those that the
+	// bit error rate of the link's speed permits.
 	Harmless float64
 	BER      bool
 	// UpOnly: events in samples in which the link went down come from training, and do not count.
@@ -44,12 +51,45 @@ type Rule struct {
 	// Flowing: events of a port that waits for credits do not count, as they come from congestion.
 	Flowing bool
 
+	// Share: Open and Close are shares of time. Otherwise a rule without Counters looks at a state.
+	Share       bool
 	Open, Close float64
 	Hold, Quiet time.Duration
 
 	// Causes are rules, earlier in the table, of which this one is a symptom. There is no finding
 	// while one of them has one.
 	Causes []Cause
+}
+
+// maxCounters is how many counters a rule can have.
+const maxCounters = 5
+
+// Limit is the threshold of the rule's counter k.
+func (r *Rule) Limit(k int) float64 {
+	if r.Limits != nil {
+		return r.Limits[k]
+	}
+	return r.Open
+}
+
+// exceeded reports whether an end has too many events: of one counter more than its threshold, or of
+// several, which add up as parts of their thresholds.
+func (r *Rule) exceeded(level *[2][maxCounters]float64) bool {
+	for side := range level {
+		full := 0.0
+		for k := range r.Counters {
+			switch l, limit := level[side][k], r.Limit(k); {
+			case limit > 0:
+				full += l / limit
+			case l > 0:
+				return true
+			}
+		}
+		if full > 1 {
+			return true
+		}
+	}
+	return false
 }
 
 // Cause is a rule that explains others.
@@ -133,7 +173,7 @@ func linkRules() []Rule {
 			Do:    "Reseat the cable; look for a limit that somebody set at an end, or a cable made for less.",
 		},
 		{
-			Name: LinkFlap, Severity: Warning, Open: 1, Quiet: quiet, Counters: []perf.Counter{perf.LinkDowned},
+			Name: LinkFlap, Severity: Warning, Open: 0, Quiet: quiet, Counters: []perf.Counter{perf.LinkDowned},
 			Title: "a link went down and came back",
 			Do:    "If neither end was restarted, reseat the cable; if it happens again, replace it.",
 			Causes: []Cause{
@@ -151,7 +191,7 @@ func linkRules() []Rule {
 			Do:    "Read the manager's problems of these ports: an end refuses what it is told, or does not answer.",
 		},
 		{
-			Name: Congestion, Severity: Warning, Open: 0.3, Close: 0.1, Hold: 30 * time.Second, Quiet: time.Minute,
+			Name: Congestion, Severity: Warning, Share: true, Open: 0.3, Close: 0.1, Hold: 30 * time.Second, Quiet: time.Minute,
 			Title: "a port waits to send, and nothing behind it does",
 			Do:    "See who sends to this port ('heddle ctl perf top'); a host that takes too little is slow or has a sick adapter.",
 		},
