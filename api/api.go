@@ -29,6 +29,7 @@ type Backend interface {
 	Administration
 	Machines
 	Counting
+	Congesting
 	// Status is the state in a few numbers.
 	Status() Status
 	// Nodes and Links list the result of the last sweep, in GUID order.
@@ -314,6 +315,7 @@ func New(b Backend, o Options) http.Handler {
 	machines(a, b)
 	counting(a, b, mux)
 	findings(a, b)
+	congesting(a, b)
 
 	var streams streamLimit
 	mux.HandleFunc("GET /v1/events/stream", func(w http.ResponseWriter, r *http.Request) {

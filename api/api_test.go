@@ -18,6 +18,7 @@ import (
 
 // fake is a manager that does nothing.
 type fake struct {
+	mode string // of congestion control
 	fakeMachines
 	mu       sync.Mutex
 	events   []Event
@@ -423,6 +424,18 @@ func (f *fake) FabricMetrics(w io.Writer, q FabricMetrics) error {
 	return err
 }
 
+func (f *fake) Congestion(q CongestionQuery) (Congestion, error) {
+	if q.Node == "0x7" {
+		return Congestion{}, errors.New("no switch has it")
+	}
+	return Congestion{Mode: f.mode, Nodes: []CongestionNode{}, Flows: []CongestionFlow{}}, nil
+}
+
+func (f *fake) SetCongestionMode(mode string) error {
+	f.mode = mode
+	return nil
+}
+
 func (f *fake) Worst(limit int) Worst { return Worst{Round: 7, Polled: limit} }
 
 func (f *fake) Findings(q FindingsQuery) Findings {
@@ -430,6 +443,36 @@ func (f *fake) Findings(q FindingsQuery) Findings {
 }
 
 func (f *fake) CountersDump(mach bool) string { return fmt.Sprint("dump ", mach) }
+
+// TestCongestion: a client with the token changes the mode, and an unknown mode is refused.
+func TestCongestion(t *testing.T) {
+	f := &fake{}
+	h := New(f, Options{Token: "secret"})
+	for _, c := range []struct {
+		method, path, body string
+		code               int
+		want               string
+	}{
+		{"POST", "/v1/congestion/mode", `{"mode":"act"}`, 202, ""},
+		{"GET", "/v1/congestion?all=true", "", 200, `"mode":"act"`},
+		{"POST", "/v1/congestion/mode", `{"mode":"on"}`, 422, "one of"},
+		{"POST", "/v1/congestion/mode", `{}`, 422, "required"},
+		{"GET", "/v1/congestion?node=0x7", "", 404, "no switch has it"},
+	} {
+		r := httptest.NewRequest(c.method, c.path, strings.NewReader(c.body))
+		r.Host = "127.0.0.1"
+		r.Header.Set("Content-Type", "application/json")
+		r.Header.Set("Authorization", "Bearer secret")
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		if w.Code != c.code || !strings.Contains(w.Body.String(), c.want) {
+			t.Errorf("%s %s %s: %d %s", c.method, c.path, c.body, w.Code, w.Body)
+		}
+	}
+	if f.mode != "act" {
+		t.Errorf("the mode is %q", f.mode)
+	}
+}
 
 // TestCounters: queries reach the manager, and what it refuses is the client's error.
 func TestCounters(t *testing.T) {

@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"heddle/api/show"
+	"heddle/congestion"
 	"heddle/ib"
 	"heddle/mad"
 	"heddle/partition"
@@ -93,6 +94,9 @@ type Config struct {
 	Perf *perf.Config
 	// Thresholds are those of findings; nil: those of the table.
 	Thresholds *findings.Thresholds
+	// Congestion configures the congestion control manager in the same way. In its mode Off it sends
+	// nothing until a user gives it another.
+	Congestion congestion.Config
 	// Meter knows how busy links are; nil: nobody measures.
 	Meter show.Meter
 }
@@ -152,11 +156,17 @@ type Daemon struct {
 	// Rung when something waits in shared for a loop:
 	smMail, saMail, vmMail bell
 
-	vm         vmSide   // the address manager
-	perf       perfSide // the performance manager
-	finder     finder   // what is wrong, by its rounds
+	vm         vmSide // the address manager
+	gsi               // managers with requests of their own on QP1
+	finder     finder // what is wrong, by the rounds of counters
 	feed       *feed
 	migrations migrations
+}
+
+// gsi are a Daemon's managers whose requests go to agents on QP1.
+type gsi struct {
+	perf       perfSide       // the performance manager
+	congestion congestionSide // the congestion control manager
 }
 
 // New prepares a daemon; nothing runs yet.
@@ -197,9 +207,7 @@ func New(cfg Config) *Daemon {
 		vm: newVMSide(),
 	}
 	d.shared.WakeSM, d.shared.WakeSA, d.shared.WakeVM = d.smMail.ring, d.saMail.ring, d.vmMail.ring
-	if cfg.Perf != nil {
-		d.startPerf(*cfg.Perf)
-	}
+	d.startAgents()
 	d.shared.Standing = cfg.Groups
 	d.feed = newFeed(&d.migrations)
 	d.options.Store(cfg.SA)
@@ -248,6 +256,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 	endVM := d.manageAddresses(vm.New(d.cfg.VM), stored.Records)
 	defer endVM()
 	defer d.readCounters()()
+	defer d.controlCongestion()()
 	go d.receive() // ends when the port is closed, which the caller does after Run
 	l := newLoop(ctx, d)
 	defer l.alarm.timer.Stop()

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"heddle/api"
+	"heddle/congestion"
 	"heddle/daemon"
 	"heddle/ib"
 	wire "heddle/ib/sa"
@@ -353,7 +354,9 @@ func metrics(t *testing.T, d *daemon.Daemon) string {
 // TestMetricsAreDocumented holds docs/metrics.md to a scrape, both ways.
 func TestMetricsAreDocumented(t *testing.T) {
 	counters := perf.Defaults()
-	r := newRigWith(t, func(c *daemon.Config) { c.Port, c.Perf = rmpp.Over(c.Port), &counters }, "xgft", "1", "4", "1")
+	r := newRigWith(t, func(c *daemon.Config) {
+		c.Port, c.Perf, c.Congestion = rmpp.Over(c.Port), &counters, congestion.Defaults()
+	}, "xgft", "1", "4", "1")
 	snap := r.awaitUp()
 	a := r.asker("host-2", snap.LID)
 	var m ib.MAD

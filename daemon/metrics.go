@@ -41,7 +41,8 @@ func (d *Daemon) values() metrics.Values {
 		SM: d.fresh(), Snap: d.Snapshot(), View: d.View(), VMs: d.Interfaces(), Sweeps: d.phases.take(),
 		SMPsCut: d.smpsCut.Load(), NoticesCut: d.noticesCut.Load(), Events: d.events.newest(),
 		Repairs: d.repairs.values(d.cfg.Core.Transition.String()), SA: d.saValues(), VM: d.vm.stats.values(), Perf: d.perfValues(),
-		Findings: d.findingValues(),
+		Findings:   d.findingValues(),
+		Congestion: d.congestionValues(),
 	}
 }
 

@@ -3,9 +3,7 @@ package daemon
 import (
 	"context"
 	"io"
-	"log/slog"
 	"math/rand/v2"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -18,29 +16,19 @@ import (
 	"heddle/shell"
 )
 
-// perfQueue is how many answers of performance agents may wait. The core has fewer requests in
-// flight.
-const perfQueue = 512
-
-// perfSide is a Daemon's part of the performance manager. Without one its channel is nil, and the
-// answers to other programs on the port are dropped as before.
+// perfSide is a Daemon's part of the performance manager.
 type perfSide struct {
-	packets chan *mad.Packet // nil: there is no performance manager
-	mail    bell
-	core    *perf.Core
-	lost    atomic.Uint64 // answers for which there was no room
-	unsent  atomic.Uint64
-	worst   atomic.Pointer[worstPorts]
+	agentSide
+	core  *perf.Core
+	shell *shell.Perf // on the loop's goroutine, while it runs
+	worst atomic.Pointer[worstPorts]
 }
 
 // startPerf makes the performance manager.
 func (d *Daemon) startPerf(cfg perf.Config) {
-	// It is one of several that send through the port, and gets at most half of what the port takes.
-	if n := d.cfg.Port.MaxInFlight(); n > 0 {
-		cfg.Window = min(cfg.Window, max(1, n/2))
-	}
 	cfg.FirstTID, cfg.TransportTimed = rand.Uint32(), d.cfg.Core.TransportTimed
-	d.perf = perfSide{packets: make(chan *mad.Packet, perfQueue), mail: newBell(), core: perf.New(cfg)}
+	d.perf.open()
+	d.perf.core = perf.New(cfg)
 	d.shared.WakePerf = d.perf.mail.ring
 	d.lookForFindings()
 	if d.cfg.Meter == nil {
@@ -51,12 +39,8 @@ func (d *Daemon) startPerf(cfg perf.Config) {
 // perfLoop is the goroutine that owns the performance manager's core. It implements
 // shell.PerfEdge.
 type perfLoop struct {
-	d     *Daemon
+	agentLoop
 	shell *shell.Perf
-	alarm alarm
-	told  noticeLimit
-	burst mad.Burster   // nil: one packet at a time
-	list  []*mad.Packet // those that one step takes
 }
 
 // perfTick is how often answers are taken while requests are in flight.
@@ -68,16 +52,14 @@ func (d *Daemon) readCounters() (end func()) {
 	if d.perf.packets == nil {
 		return func() {}
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	var running sync.WaitGroup
-	l := &perfLoop{d: d, alarm: newAlarm(), burst: burstsOf(d.cfg.Port)}
+	l := &perfLoop{agentLoop: d.newAgentLoop(&d.perf.agentSide)}
 	l.shell = shell.NewPerf(d.perf.core, l, &d.shared)
-	running.Go(func() { l.run(ctx) })
-	return func() {
-		cancel()
-		running.Wait()
-	}
+	d.perf.shell = l.shell
+	return background(l.run)
 }
+
+// perfStep passes an event to the performance manager's core, on its goroutine.
+func (d *Daemon) perfStep(ev perf.Event) { d.perf.shell.Step(ev) }
 
 func (l *perfLoop) run(ctx context.Context) {
 	defer l.alarm.timer.Stop()
@@ -85,7 +67,7 @@ func (l *perfLoop) run(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-l.d.perf.mail:
+		case <-l.side.mail:
 			l.shell.Mail()
 		case <-l.alarm.timer.C:
 			l.alarm.rang()
@@ -98,42 +80,13 @@ func (l *perfLoop) run(ctx context.Context) {
 // woken when an answer comes: with thousands a second a wake-up for each would cost more than all the
 // rest, and they are not urgent. The SA shares the processors.
 func (l *perfLoop) received() {
-	l.list = l.list[:0]
-	for len(l.list) < perfQueue {
-		select {
-		case p := <-l.d.perf.packets:
-			l.list = append(l.list, p)
-			continue
-		default:
-		}
-		break
-	}
+	l.take()
 	if len(l.list) == 0 {
 		l.shell.Step(perf.Timer{})
 		return
 	}
 	l.shell.Step(perf.Received{List: l.list})
-	for _, p := range l.list {
-		l.d.free.put(p)
-	}
-}
-
-func (l *perfLoop) Now() mad.Time { return l.d.now() }
-
-// Send sends requests. The core repeats those that are not answered, so an error is only counted.
-func (l *perfLoop) Send(list []mad.Packet) {
-	if l.burst != nil {
-		n, err := l.burst.TrySend(list)
-		if list = list[n:]; err != nil && len(list) > 0 {
-			l.d.perf.unsent.Add(1)
-			list = list[1:]
-		}
-	}
-	for i := range list { // those for which there was no room wait for it
-		if err := l.d.cfg.Port.Send(&list[i]); err != nil {
-			l.d.perf.unsent.Add(1)
-		}
-	}
+	l.recycle()
 }
 
 func (l *perfLoop) Published(*perf.Round) {}
@@ -146,34 +99,10 @@ func (l *perfLoop) Wake(at mad.Time) {
 	l.alarm.set(now, at)
 }
 
-// Tell logs the core's notices and adds them to the events, within the limit.
+// Tell logs the core's notices and adds them to the events.
 func (l *perfLoop) Tell(notices []perf.Notice) {
 	for i := range notices {
-		n := &notices[i]
-		if ok, _ := l.told.allow(l.d.now()); !ok {
-			bump(&l.d.noticesCut)
-			continue
-		}
-		level := slog.LevelInfo
-		if n.Warn {
-			level = slog.LevelWarn
-		}
-		l.d.note(level, n.Kind, n.Text, nil)
-	}
-}
-
-// counted takes an answer of a performance agent, and returns a packet for the next receive.
-func (d *Daemon) counted(p *mad.Packet) *mad.Packet {
-	if d.perf.packets == nil {
-		return p
-	}
-	select {
-	case d.perf.packets <- p:
-		// No r.handed: the SA's queries do not wait for counters.
-		return d.packet(nil)
-	default: // the core repeats the request
-		bump(&d.perf.lost)
-		return p
+		l.tell(notices[i].Kind, notices[i].Warn, notices[i].Text)
 	}
 }
 

@@ -204,7 +204,9 @@ func (d *Daemon) sort(p *mad.Packet) *mad.Packet {
 			bump(&d.smpsCut)
 		}
 	case shell.Counters:
-		return d.counted(p)
+		return d.answered(&d.perf.agentSide, p)
+	case shell.Settings:
+		return d.answered(&d.congestion.agentSide, p)
 	case shell.Other:
 	default:
 		return d.packet(d.receiveSA(p, kind))

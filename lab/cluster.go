@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"time"
 
+	"heddle/congestion"
 	"heddle/fabric"
 	"heddle/ib"
 	"heddle/mad"
@@ -129,6 +130,7 @@ type roles struct {
 	sa   *administrator
 	vm   *addresses
 	perf *counters
+	cong *congestionControl
 }
 
 type received struct {
@@ -189,9 +191,12 @@ func (m *Manager) receive(p *mad.Packet) {
 		m.OnReceive(p)
 	}
 	if kind := shell.KindOf(p); kind != shell.SMP {
-		if kind == shell.Counters && m.perf != nil {
+		switch {
+		case kind == shell.Counters && m.perf != nil:
 			m.perf.shell.Step(perf.Received{List: []*mad.Packet{keep(p)}})
-		} else if m.sa != nil {
+		case kind == shell.Settings && m.cong != nil:
+			m.cong.shell.Step(congestion.Received{List: []*mad.Packet{keep(p)}})
+		case m.sa != nil:
 			m.sa.receive(p)
 		}
 		return
@@ -253,6 +258,9 @@ func (m *Manager) end() {
 	}
 	if m.perf != nil {
 		m.perf.shell.Halt()
+	}
+	if m.cong != nil {
+		m.cong.shell.Halt()
 	}
 }
 

@@ -75,27 +75,10 @@ func (c *Core) where(a *agent) (to mad.Addr, ok bool) {
 	return c.address(a.main, 0)
 }
 
-// address finds the way to a port of the snapshot, with a P_Key that both have, or with key if it is
-// not 0.
-func (c *Core) address(i int32, key ib.PKey) (to mad.Addr, ok bool) {
-	s := c.snap
-	lid := s.Ports[i].LID
-	if c.self < 0 || lid == 0 {
-		return to, false
-	}
-	path, ok := s.Path(c.self, lid)
-	if !ok {
-		return to, false
-	}
-	if key == 0 {
-		key = s.SharedPKey(c.self, i)
-	}
-	for k, own := range s.Ports[c.self].Keys() {
-		if own.Base() == key.Base() && key != 0 {
-			return mad.Addr{LID: lid, QP: 1, SL: path.SL, PKeyIndex: uint16(k)}, true
-		}
-	}
-	return to, false
+// address finds the way to the agent of a port of the snapshot, with key if it is not 0.
+func (c *Core) address(i int32, key ib.PKey) (mad.Addr, bool) {
+	a, ok := c.snap.Agent(c.self, i, key)
+	return mad.Addr{LID: a.LID, QP: 1, SL: a.SL, PKeyIndex: a.PKeyIndex}, ok
 }
 
 // classInfo takes over the ClassPortInfo of an agent.

@@ -3,6 +3,7 @@ package settings
 import (
 	"time"
 
+	"heddle/congestion"
 	"heddle/ib"
 	"heddle/perf"
 	"heddle/route/engine/auto"
@@ -20,6 +21,8 @@ type Config struct {
 	VM       vm.Config
 	// Perf configures the performance manager; with Period 0 there is none.
 	Perf perf.Config
+	// Congestion configures the congestion control manager; with the mode Off there is none.
+	Congestion congestion.Config
 
 	// Port is the port through which to manage the subnet; Once releases it when
 	// the subnet is up.
@@ -100,18 +103,21 @@ const (
 func Defaults() Config {
 	counters := perf.Defaults()
 	counters.Period = 0 // as with OpenSM: whoever upgrades gets no traffic that was not asked for
+	control := congestion.Defaults()
+	control.Mode = congestion.Off // the same
 	c := Config{
-		Perf:      counters,
-		SM:        sm.Defaults(),
-		SA:        sa.Options{VirtHopLimit: sa.DefaultVirtHopLimit},
-		Registry:  sa.Defaults(),
-		VM:        vm.Defaults(),
-		ClaimWait: DefaultClaimWait,
-		Queue:     DefaultQueue,
-		QueueEach: DefaultQueueEach,
-		Engines:   Engines{Names: []string{"auto"}},
-		API:       API{Addr: DefaultAPI},
-		UFM:       UFM{User: "admin"},
+		Perf:       counters,
+		Congestion: control,
+		SM:         sm.Defaults(),
+		SA:         sa.Options{VirtHopLimit: sa.DefaultVirtHopLimit},
+		Registry:   sa.Defaults(),
+		VM:         vm.Defaults(),
+		ClaimWait:  DefaultClaimWait,
+		Queue:      DefaultQueue,
+		QueueEach:  DefaultQueueEach,
+		Engines:    Engines{Names: []string{"auto"}},
+		API:        API{Addr: DefaultAPI},
+		UFM:        UFM{User: "admin"},
 	}
 	return c
 }

@@ -55,25 +55,26 @@ type Group string
 
 // The groups, in the order of help and of the documentation.
 const (
-	Subnet   Group = "Mastership and addresses"
-	Keys     Group = "Keys"
-	Routing  Group = "Routing"
-	Tables   Group = "Changes of tables"
-	Links    Group = "Links and lanes"
-	Lifetime Group = "Lifetimes and thresholds"
-	Sweeps   Group = "Requests, sweeps and polls"
-	Damping  Group = "Links that keep failing"
-	Access   Group = "Partitions and multicast groups"
-	Answers  Group = "Subnet administrator"
-	Virtual  Group = "Virtual ports and machines"
-	Counters Group = "Port counters"
-	Serving  Group = "API and page"
-	Running  Group = "State, logs and dumps"
+	Subnet     Group = "Mastership and addresses"
+	Keys       Group = "Keys"
+	Routing    Group = "Routing"
+	Tables     Group = "Changes of tables"
+	Links      Group = "Links and lanes"
+	Lifetime   Group = "Lifetimes and thresholds"
+	Sweeps     Group = "Requests, sweeps and polls"
+	Damping    Group = "Links that keep failing"
+	Access     Group = "Partitions and multicast groups"
+	Answers    Group = "Subnet administrator"
+	Virtual    Group = "Virtual ports and machines"
+	Counters   Group = "Port counters"
+	Congestion Group = "Congestion control"
+	Serving    Group = "API and page"
+	Running    Group = "State, logs and dumps"
 )
 
 // Groups are all groups in their order.
 func Groups() []Group {
-	return []Group{Subnet, Keys, Routing, Tables, Links, Lifetime, Sweeps, Damping, Access, Answers, Virtual, Counters, Serving, Running}
+	return []Group{Subnet, Keys, Routing, Tables, Links, Lifetime, Sweeps, Damping, Access, Answers, Virtual, Counters, Congestion, Serving, Running}
 }
 
 // All returns the rows of a group, or of all groups if none is named, in the

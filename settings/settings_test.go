@@ -96,6 +96,9 @@ func TestRefused(t *testing.T) {
 		{"max-mtu", "1500", `--max-mtu "1500": want 256, 512, 1024, 2048 or 4096 (leave it out for 4096)`},
 		{"link-width", "4x,3x", `--link-width "4x,3x": want 1x, 2x, 4x, 8x, 12x separated by commas, all, keep or a mask up to 0xff; "3x" is not one of these values (leave it out for keep)`},
 		{"m-key", "x", `--m-key: want a 64-bit number`},
+		{"cc-threshold", "16", `--cc-threshold "16": want a whole number from 0 to 15, or auto (leave it out for auto)`},
+		{"cc-min", "16:1", `--cc-min "16:1": want a whole number from 0 to 255, for all service levels, or SL:VALUE for single ones, separated by commas; "16" is not a service level (leave it out for 0)`},
+		{"cc-table", "0:1,4:1", `--cc-table "0:1,4:1": want SHIFT:MULTIPLIER, separated by commas, none or auto; "4:1" is not SHIFT:MULTIPLIER, 0 to 3 and 0 to 16383 (leave it out for auto)`},
 	} {
 		if err := New().Set(c.name, c.text, "--"+c.name); err == nil || err.Error() != c.want {
 			t.Errorf("%v\nwant %s", err, c.want)
@@ -122,6 +125,14 @@ func TestValues(t *testing.T) {
 		{"smp-retries", "0", "0"},
 		{"engine", "ftree, updn", "ftree,updn"},
 		{"sa-key", "0", "0x0"},
+		{"cc-timer", "0x10, 3:200,5:auto", "16,3:200,5:auto"},
+		{"cc-timer", "auto,0:7", "7,1:auto,2:auto,3:auto,4:auto,5:auto,6:auto,7:auto,8:auto,9:auto,10:auto,11:auto,12:auto,13:auto,14:auto,15:auto"},
+		{"cc-increase", "2", "2"},
+		{"cc-victim-mask", "0x0010000000000000000000000000000000000001", "0x10000000000000000000000000000000000001"},
+		{"cc-credit-mask", "0X1fE", "0x1fe"},
+		{"cc-table", "0:0, 1:2,3:16383", "0:0,1:2,3:16383"},
+		{"cc-table", "none", "none"},
+		{"cc-control", "SL", "sl"},
 		{"vm-guid-pool", "", "0x0200000000000001-0x02000000ffffffff"},
 	} {
 		v := New()
@@ -208,6 +219,9 @@ func TestCheck(t *testing.T) {
 		{[][2]string{{"ufm-listen", "a:1"}}, "HEDDLE_X: the calls need a password; give --ufm-password-file"},
 		{[][2]string{{"ufm-listen", "a:1"}, {"ufm-password-file", "f"}}, ""},
 		{[][2]string{{"ufm-listen", "a:1"}, {"ufm-password-file", "f"}, {"ufm-user", "a:b"}}, `HEDDLE_X "a:b": want a name without a colon`},
+		{[][2]string{{"cc-write-key", "true"}}, "HEDDLE_X requires --cc-key"},
+		{[][2]string{{"cc-key", "5"}, {"cc-protect-key", "true"}}, "HEDDLE_X requires --cc-write-key"},
+		{[][2]string{{"cc-key", "5"}, {"cc-key-lease", "60"}, {"cc-write-key", "true"}}, ""},
 	} {
 		v := New()
 		for _, x := range c.set {

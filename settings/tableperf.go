@@ -30,7 +30,7 @@ var counterTable = []Setting{
 	},
 	{
 		Name: "perf-window", Group: Counters, Arg: "N", Since: v020, OpenSM: "perfmgr_max_outstanding_queries", Commands: []string{"sm", "up"},
-		Meaning: "maximum number of requests in flight; at most half of what the port takes",
+		Meaning: "maximum number of requests in flight; with --cc-window at most half of what the port takes",
 		value:   number[int]{at: func(c *Config) *int { return &c.Perf.Window }, min: 1, max: 4096},
 	},
 	{

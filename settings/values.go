@@ -78,6 +78,14 @@ func (v *Values) Check() error {
 			return fmt.Errorf("%s requires --%s", v.From(pair[0]), pair[1])
 		}
 	}
+	switch k := &v.Congestion.Key; {
+	case k.Write && k.Key == 0:
+		return fmt.Errorf("%s requires --cc-key", v.From("cc-write-key"))
+	case !k.Write && k.Protect:
+		return fmt.Errorf("%s requires --cc-write-key", v.From("cc-protect-key"))
+	case !k.Write && k.Lease > 0:
+		return fmt.Errorf("%s requires --cc-write-key", v.From("cc-key-lease"))
+	}
 	if v.UFM.Addr != "" {
 		switch {
 		case v.UFM.Password == "":

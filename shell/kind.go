@@ -26,6 +26,9 @@ const (
 	ReportAnswer
 	// Counters is an answer to the performance manager, or a request of its own that came back.
 	Counters
+	// Settings is an answer to the congestion control manager, or a request of its own that came
+	// back.
+	Settings
 	// Returned is an answer of the SA that came back undelivered.
 	Returned
 )
@@ -45,6 +48,11 @@ func KindOf(p *mad.Packet) Kind {
 	case ib.ClassPerf:
 		if p.Status == mad.Failed || ib.Method(p.Data[3]).IsResponse() {
 			return Counters
+		}
+		return Other
+	case ib.ClassCC:
+		if p.Status == mad.Failed || ib.Method(p.Data[3]).IsResponse() {
+			return Settings
 		}
 		return Other
 	default:

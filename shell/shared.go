@@ -5,6 +5,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"heddle/congestion"
 	"heddle/ib"
 	"heddle/partition"
 	"heddle/perf"
@@ -33,11 +34,13 @@ type Shared struct {
 	VMs  atomic.Pointer[vm.View]
 	// Round is the newest round of the performance manager.
 	Round atomic.Pointer[perf.Round]
+	// Congestion is the newest view of the congestion control manager.
+	Congestion atomic.Pointer[congestion.View]
 
 	// Each is called by a sender when mail waits for a core, and must have Mail called on that
 	// core's goroutine. Several calls may lead to one Mail. Nil: there is no such core, and its
 	// mail is dropped.
-	WakeSM, WakeSA, WakeVM, WakePerf func()
+	WakeSM, WakeSA, WakeVM, WakePerf, WakeCongestion func()
 	// OnRound are called with each round of the performance manager, on its goroutine, in order:
 	// cores that work on counters take it as an event. They must not block.
 	OnRound []func(r *perf.Round)
@@ -57,6 +60,8 @@ type Shared struct {
 	// For the address manager:
 	reports box[[]subnet.PlacementReport]
 	asks    box[[]*Ask]
+	// For the congestion control manager:
+	congestionMode box[congestion.Mode]
 }
 
 // box holds a value until its reader takes it. Writers never wait.
@@ -222,6 +227,12 @@ func (c placementChange) then(n placementChange) placementChange {
 		out.drop = append(out.drop, n.drop...)
 	}
 	return out
+}
+
+// SetCongestionMode passes a mode to the congestion control manager.
+func (s *Shared) SetCongestionMode(m congestion.Mode) {
+	s.congestionMode.put(m)
+	wake(s.WakeCongestion)
 }
 
 // Ask passes operations to the address manager. It reports whether there was room.

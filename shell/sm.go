@@ -142,6 +142,7 @@ func (s *SM) do(out *sm.Output) {
 		wake(s.shared.WakeSA)
 		wake(s.shared.WakeVM)
 		wake(s.shared.WakePerf)
+		wake(s.shared.WakeCongestion)
 	}
 	s.shared.report(out.Placements)
 	for i := range out.Traps {

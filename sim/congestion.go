@@ -52,14 +52,32 @@ func (s *Subnet) cca(f *flight, d *device) {
 	if d.isSwitch() {
 		ep = d.first
 	}
+	model := d.ccaModel()
+	if model.Request != nil {
+		model.Request(m)
+	}
+	if model.Silent {
+		s.drop(f, DropNobody)
+		return
+	}
+	if model.Refuse != 0 {
+		s.reply(f, d, model.Refuse)
+		return
+	}
 	get := m.Method() == ib.MethodGet
+	if !get && model.RefuseSets != 0 && (model.RefuseSetsOf == 0 || model.RefuseSetsOf == m.AttrID()) {
+		s.reply(f, d, model.RefuseSets)
+		return
+	}
 	c := s.congestionOf(ep)
 	if !s.checkCCKey(c, f, get) {
 		s.drop(f, DropKey)
 		return
 	}
 	s.stats.GMPs++
+	get = get || model.Deaf
 	r := ccRequest{s: s, d: d, ep: ep, c: c, data: cc.Data(m), mod: m.AttrMod(), get: get, right: c.key.Key == 0 || cc.Key(m) == c.key.Key}
+	r.blocks = model.blocks()
 	r.sends = !d.isSwitch() || d.sw.info.EnhancedPort0
 	var st ib.Status
 	switch m.AttrID() {
@@ -84,6 +102,9 @@ func (s *Subnet) cca(f *flight, d *device) {
 		st = r.timeStamp()
 	default:
 		st = ib.StatusBadMethodAttr
+	}
+	if model.Answer != nil {
+		model.Answer(m)
 	}
 	s.reply(f, d, st)
 }
@@ -126,6 +147,8 @@ type ccRequest struct {
 	get   bool
 	right bool // it has the right key
 	sends bool // the port has the settings of an adapter
+	// blocks is how many blocks its table has.
+	blocks uint32
 }
 
 // answer writes v where the request was.
@@ -152,7 +175,7 @@ func (r *ccRequest) info() ib.Status {
 	}
 	var i cc.CongestionInfo
 	if r.sends {
-		i.ControlTableCap = cctBlocks
+		i.ControlTableCap = uint8(r.blocks)
 	}
 	return r.answer(&i)
 }
@@ -242,14 +265,14 @@ func (r *ccRequest) caSetting() ib.Status {
 }
 
 func (r *ccRequest) controlTable() ib.Status {
-	if !r.sends || r.mod >= cctBlocks {
+	if !r.sends || r.mod >= r.blocks {
 		return ib.StatusInvalidField
 	}
 	block := r.c.table[r.mod*cc.EntriesPerBlock : (r.mod+1)*cc.EntriesPerBlock]
 	var v cc.CongestionControlTable
 	if !r.get {
 		_ = v.Decode(r.data)
-		if int(v.Limit) >= len(r.c.table) {
+		if uint32(v.Limit) >= r.blocks*cc.EntriesPerBlock {
 			return ib.StatusInvalidField
 		}
 		r.c.limit = v.Limit
@@ -261,12 +284,12 @@ func (r *ccRequest) controlTable() ib.Status {
 	return r.answer(&v)
 }
 
-// ccTime is the clock of the logs.
-func (s *Subnet) ccTime() uint32 { return uint32(s.k.now / cc.TimeUnit) }
+// ccTime is the clock of a node's logs: it begins when the node does.
+func (s *Subnet) ccTime(d *device) uint32 { return uint32((s.k.now - d.began) / cc.TimeUnit) }
 
 func (r *ccRequest) timeStamp() ib.Status {
 	if !r.get || r.mod != 0 {
 		return ib.StatusInvalidField
 	}
-	return r.answer(&cc.TimeStamp{Time: r.s.ccTime()})
+	return r.answer(&cc.TimeStamp{Time: r.s.ccTime(r.d)})
 }

@@ -56,9 +56,9 @@ func (t dataTables) Throttling(node int32, port uint8) *dataplane.Throttling {
 	}
 }
 
-// ccTime is the clock of the logs at a time of the data plane.
-func (s *Subnet) ccTimeOf(t dataplane.Time) uint32 {
-	return uint32(s.data.began.Add(time.Duration(t/dataplane.Nanosecond)) / mad.Time(cc.TimeUnit))
+// ccTimeOf is the clock of a node's logs at a time of the data plane.
+func (s *Subnet) ccTimeOf(d *device, t dataplane.Time) uint32 {
+	return uint32((s.data.began.Add(time.Duration(t/dataplane.Nanosecond)) - d.began) / mad.Time(cc.TimeUnit))
 }
 
 // events are those of a node that its log has not been read of, the latest first, and
@@ -77,13 +77,13 @@ func (r *ccRequest) events() (list []dataplane.CongestionEvent, n uint16) {
 }
 
 func (r *ccRequest) switchLog() *cc.SwitchLog {
-	l := &cc.SwitchLog{Type: cc.LogSwitch, Now: r.s.ccTime()}
+	l := &cc.SwitchLog{Type: cc.LogSwitch, Now: r.s.ccTime(r.d)}
 	events, n := r.events()
 	l.Events = n
 	for i := range events {
 		v := &events[i]
 		if i < len(l.Event) {
-			l.Event[i] = cc.SwitchEvent{SLID: v.SLID, DLID: v.DLID, SL: v.SL, Time: r.s.ccTimeOf(v.At)}
+			l.Event[i] = cc.SwitchEvent{SLID: v.SLID, DLID: v.DLID, SL: v.SL, Time: r.s.ccTimeOf(r.d, v.At)}
 		}
 	}
 	for port := 1; port <= int(r.d.nports) && r.s.data != nil; port++ {
@@ -97,7 +97,7 @@ func (r *ccRequest) switchLog() *cc.SwitchLog {
 }
 
 func (r *ccRequest) caLog() *cc.CALog {
-	l := &cc.CALog{Type: cc.LogCA, Now: r.s.ccTime()}
+	l := &cc.CALog{Type: cc.LogCA, Now: r.s.ccTime(r.d)}
 	events, n := r.events()
 	l.Events = n
 	for i := range events {
@@ -105,7 +105,7 @@ func (r *ccRequest) caLog() *cc.CALog {
 		if i < len(l.Event) {
 			l.Event[i] = cc.CAEvent{
 				LocalQP: uint32(v.Stream) & 0xFFFFFF, RemoteQP: uint32(v.Stream) & 0xFFFFFF, SL: v.SL,
-				LocalLID: v.SLID, RemoteLID: v.DLID, Time: r.s.ccTimeOf(v.At),
+				LocalLID: v.SLID, RemoteLID: v.DLID, Time: r.s.ccTimeOf(r.d, v.At),
 			}
 		}
 		l.EventMap |= 1 << (v.SL & 15)

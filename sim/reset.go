@@ -33,6 +33,7 @@ func (s *Subnet) reset(dev int32, preset bool) {
 	d.desc.Set(n.Desc)
 	d.traps, d.trapAt, d.trapTimer = nil, 0, 0
 	d.boots++
+	d.began = s.k.now
 	fastest, widths := ib.SpeedNone, ib.LinkWidth(0)
 	for i := 1; i < len(n.Ports); i++ {
 		fastest, widths = max(fastest, n.Ports[i].Speed), widths|n.Ports[i].Width

@@ -74,6 +74,7 @@ type device struct {
 	sw      *switchState
 	quirk   *Quirks
 	pma     *PMA  // nil: as Config says
+	cca     *CCA  // nil: answers all, and keeps what is written
 	pmaPort int32 // index of the port to which pma redirects
 	rng     stream
 	guid    ib.GUID
@@ -86,6 +87,7 @@ type device struct {
 	trapAt    mad.Time // no trap before this time
 	trapTimer mad.Time // when traps are checked next; 0: not scheduled
 	boots     uint32   // number of resets
+	began     mad.Time // the last of them
 }
 
 func (d *device) isSwitch() bool { return d.sw != nil }

@@ -32,6 +32,7 @@ type Values struct {
 	VM         VM
 	Perf       *Perf            // nil: counters are not read
 	Findings   *findings.Report // nil: there is none yet
+	Congestion *Congestion      // nil: congestion control was off all the time
 }
 
 // Count is a counter and its labels, in the order that the metric documents.
@@ -95,6 +96,7 @@ type collector struct {
 	repairs                                                    *repairCollector
 	perf                                                       *perfCollector
 	findings                                                   *findingsCollector
+	congestion                                                 *congestionCollector
 	phaseSeconds                                               *prometheus.HistogramVec
 	sweepSeconds                                               prometheus.Histogram
 }
@@ -136,6 +138,7 @@ func newCollector(now func() Values) *collector {
 		repairs:    newRepairCollector(),
 		perf:       newPerfCollector(),
 		findings:   newFindingsCollector(),
+		congestion: newCongestionCollector(),
 		phaseSeconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "heddle_sweep_phase_seconds", Help: "Seconds of each phase of full sweeps.", Buckets: buckets,
 		}, []string{"phase"}),
@@ -202,6 +205,7 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	c.repairs.collect(to, &x.Repairs)
 	c.perf.collect(to, x.Perf)
 	c.findings.collect(to, x.Findings)
+	c.congestion.collect(to, x.Congestion)
 
 	for _, r := range x.Sweeps {
 		for p, t := range r.Phases {

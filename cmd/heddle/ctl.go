@@ -43,10 +43,11 @@ Without --api it uses the daemon that the same user started last on this machine
 at any address, and otherwise 127.0.0.1:7480.
 
 Reading needs no token. Commands that change something (sweep, reroute,
-partitions apply, vm) need the token that the daemon wrote to its token file, readable by its own
-user; ctl finds it when it runs as that user on the same machine. Both use
-the runtime directory: /run/heddle for root, otherwise heddle in XDG_RUNTIME_DIR
-or /run/user/UID, otherwise /tmp/heddle-UID; HEDDLE_RUNTIME_DIR overrides it.`,
+partitions apply, congestion mode, vm) need the token that the daemon wrote to
+its token file, readable by its own user; ctl finds it when it runs as that user
+on the same machine. Both use the runtime directory: /run/heddle for root,
+otherwise heddle in XDG_RUNTIME_DIR or /run/user/UID, otherwise /tmp/heddle-UID;
+HEDDLE_RUNTIME_DIR overrides it.`,
 		Example: `  heddle ctl status
   heddle ctl links --json
   heddle ctl sweep --api unix:/run/heddle/api.sock`,
@@ -74,7 +75,7 @@ names the channels.`
 		return err
 	})
 	reroute.Flags().BoolVar(&rebalance, "rebalance", false, "ignore the installed tables: balances the load again after many changes, but writes more entries")
-	for _, s := range slices.Concat([]*cobra.Command{status, nodes, links, repairs, sweep, reroute}, ctlAdministration(), ctlVirtual(), []*cobra.Command{ctlPerf(), ctlFindings()}) {
+	for _, s := range slices.Concat([]*cobra.Command{status, nodes, links, repairs, sweep, reroute}, ctlAdministration(), ctlVirtual(), []*cobra.Command{ctlPerf(), ctlFindings(), ctlCongestion()}) {
 		c.AddCommand(s)
 	}
 	return c
@@ -279,7 +280,7 @@ func printStatus(w io.Writer, body []byte) error {
 		}
 	}
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	row := func(k, f string, a ...any) { fmt.Fprintf(t, "%s\t%s\n", k, fmt.Sprintf(f, a...)) }
+	row := func(k, f string, a ...any) { fmt.Fprintf(t, "%s\t%s\n", k, plain(fmt.Sprintf(f, a...))) }
 	row("state", "%s, %s (%s)", s.State, up, s.Phase)
 	row("port", "%s %s LID %d priority %d", s.Port, s.PortGUID, s.LID, s.Priority)
 	if s.Master != "" {
@@ -379,7 +380,7 @@ func printNodes(w io.Writer, body []byte) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "GUID\tTYPE\tPORTS\tLID\tDESCRIPTION\tSTATE\tPATH")
 	for _, n := range nodes {
-		fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%s\t%s\t%s\n", n.GUID, n.Type, n.Ports, n.LID, n.Description, n.State, n.Path)
+		fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%s\t%s\t%s\n", n.GUID, n.Type, n.Ports, n.LID, plain(n.Description), n.State, n.Path)
 	}
 	return t.Flush()
 }
@@ -392,7 +393,7 @@ func printLinks(w io.Writer, body []byte) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "FROM\tPORT\tTO\tPORT\tWIDTH\tSPEED\tMTU\tVLS\tSTATE")
 	for _, l := range links {
-		fmt.Fprintf(t, "%s\t%d\t%s\t%d\t%s\t%s\t%d\t%d\t%s\n", l.A.Description, l.A.Port, l.B.Description, l.B.Port,
+		fmt.Fprintf(t, "%s\t%d\t%s\t%d\t%s\t%s\t%d\t%d\t%s\n", plain(l.A.Description), l.A.Port, plain(l.B.Description), l.B.Port,
 			l.Width, l.Speed, l.MTU, l.VLs, l.State)
 	}
 	return t.Flush()

@@ -242,6 +242,16 @@ var addThreads = sync.OnceValue(func() (processors int) {
 	return processors
 })
 
+// count has a daemon read counters, and look after congestion control, if it is to.
+func (f smFlags) count(cfg *daemon.Config) {
+	if !cfg.Once {
+		cfg.Congestion = f.Congestion
+	}
+	if f.Perf.Period > 0 && !cfg.Once {
+		cfg.Perf = &f.Perf
+	}
+}
+
 // manage runs a daemon with its API until the command's context ends.
 func (f smFlags) manage(cmd *cobra.Command, m managed) error {
 	defer m.port.Close()
@@ -252,9 +262,7 @@ func (f smFlags) manage(cmd *cobra.Command, m managed) error {
 		Port: m.port, PortName: m.name, Core: m.core, Store: m.store, Log: m.log, Once: m.once,
 		Cores: addThreads(), ClaimWait: f.ClaimWait, Queue: f.Queue, QueuePerRequester: f.QueueEach, Registry: f.Registry, VM: f.VM, Meter: m.meter,
 	}
-	if f.Perf.Period > 0 && !m.once {
-		cfg.Perf = &f.Perf
-	}
+	f.count(&cfg)
 	if err := f.administer(&cfg, m.log); err != nil {
 		return err
 	}

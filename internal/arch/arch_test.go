@@ -101,6 +101,7 @@ var rules = []rule{
 	{"sim/hypervisor/guests", []string{"sim", "sim/hypervisor/precopy", "vmdriver", "mad", "fabric", "ib/..."}, true, "simulated hypervisors obey a driver, and know no manager"},
 	{"shell", []string{"sm", "sa", "vm", "subnet", "partition", "store", "mad", "ib/..."}, true, "the order of effects is the same in real and in virtual time, so shell has no edge"},
 	{"perf", []string{"subnet", "mad", "ib/..."}, true, "counters are read at any agent; what they mean is for other cores to say, and nothing is written"},
+	{"congestion", []string{"subnet", "mad", "ib/..."}, true, "settings are a function of a snapshot and of what users give; who shows them is above"},
 	{"perf/findings", []string{"perf", "subnet", "mad", "ib/..."}, true, "findings are a function of rounds; who reads counters and who shows findings is behind them"},
 	{"shell", []string{"sm", "sa", "vm", "perf", "subnet", "partition", "store", "mad", "ib/..."}, true, "the order of effects is the same in real and in virtual time, so shell has no edge"},
 	{"settings", []string{"sm", "sa", "vm", "perf", "route/engine/auto", "ib/..."}, true, "the table of settings depends on the cores' configurations, not on flags or files"},

@@ -25,7 +25,7 @@ func Other(t testing.TB, name, typ string, words []string, def string, takes fun
 	case "words":
 		list = append(slices.Clone(words), "x,y")
 	default:
-		list = append(slices.Clone(words), def+"x", "0x77", "0x0200000000000011-0x0200000000000fff")
+		list = append(slices.Clone(words), def+"x", "7", "0x77", "2:9", "0x0200000000000011-0x0200000000000fff")
 	}
 	i := slices.IndexFunc(list, takes)
 	if i < 0 {
