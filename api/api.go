@@ -315,6 +315,7 @@ func New(b Backend, o Options) http.Handler {
 	machines(a, b)
 	counting(a, b, mux)
 	findings(a, b)
+	hotSpots(a, b)
 	congesting(a, b)
 
 	var streams streamLimit

@@ -442,6 +442,10 @@ func (f *fake) Findings(q FindingsQuery) Findings {
 	return Findings{Round: 3, Missed: q.Limit, Counts: FindingCounts{Info: len(fmt.Sprint(q.Worst))}, Open: []Finding{{ID: 7, Rule: "bad_cable"}}, Closed: []Finding{}}
 }
 
+func (f *fake) HotSpots(limit int) HotSpots {
+	return HotSpots{Round: 3, Missed: limit, Open: []HotSpot{{ID: 7, Sign: "full"}}, Closed: []HotSpot{}}
+}
+
 func (f *fake) CountersDump(mach bool) string { return fmt.Sprint("dump ", mach) }
 
 // TestCongestion: a client with the token changes the mode, and an unknown mode is refused.
@@ -497,6 +501,7 @@ func TestCounters(t *testing.T) {
 		{"/v1/counters?limit=-1", 422, ">= 0"},
 		{"/v1/counters?all=true&limit=4611686018427387904", 422, "<= 1e+06"},
 		{"/v1/findings?limit=1000001", 422, "<= 1e+06"},
+		{"/v1/hotspots?limit=1000001", 422, "<= 1e+06"},
 		{"/v1/findings?limit=1000000", 200, `"missed":1000000`},
 		{"/v1/ports/0x1/2/counters", 200, `"total":1152921504606846976`},
 		{"/v1/ports/0x1/3/counters", 404, "no such port"},
@@ -508,6 +513,8 @@ func TestCounters(t *testing.T) {
 		{"/metrics/fabric?shard=1", 400, "0 <= I < N"},
 		{"/metrics/fabric?names=x", 400, "treydock or guilbaults"},
 		{"/metrics/fabric?errors=x", 400, "all or seen"},
+		{"/v1/hotspots", 200, `"sign":"full"`},
+		{"/v1/hotspots?limit=4", 200, `"missed":4`},
 		{"/v1/findings", 200, `"rule":"bad_cable"`},
 		{"/v1/counters/opensm", 200, "dump false"},
 		{"/v1/counters/opensm?form=mach", 200, "dump true"},

@@ -18,6 +18,9 @@ type Counting interface {
 	Worst(limit int) Worst
 	// Findings are what is wrong with the subnet by its counters and states.
 	Findings(q FindingsQuery) Findings
+	// HotSpots are the hosts that are sent more than they take: the newest up to a limit, with as many
+	// hosts of each list; 0: all.
+	HotSpots(limit int) HotSpots
 	// CountersDump has the totals as OpenSM writes them to a file.
 	// mach: for programs.
 	CountersDump(mach bool) string

@@ -26,6 +26,7 @@ import (
 	"heddle/mad"
 	"heddle/partition"
 	"heddle/perf"
+	"heddle/perf/dftree"
 	"heddle/perf/findings"
 	"heddle/sa"
 	"heddle/sa/holder"
@@ -94,6 +95,8 @@ type Config struct {
 	Perf *perf.Config
 	// Thresholds are those of findings; nil: those of the table.
 	Thresholds *findings.Thresholds
+	// DFTree says what becomes of flows to hot spots, which the performance manager finds.
+	DFTree dftree.Config
 	// Congestion configures the congestion control manager in the same way. In its mode Off it sends
 	// nothing until a user gives it another.
 	Congestion congestion.Config

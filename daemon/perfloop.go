@@ -20,6 +20,8 @@ import (
 type perfSide struct {
 	agentSide
 	core  *perf.Core
+	hot   *shell.HotSpots
+	spots hotSpots
 	shell *shell.Perf // on the loop's goroutine, while it runs
 	worst atomic.Pointer[worstPorts]
 }
@@ -31,6 +33,7 @@ func (d *Daemon) startPerf(cfg perf.Config) {
 	d.perf.core = perf.New(cfg)
 	d.shared.WakePerf = d.perf.mail.ring
 	d.lookForFindings()
+	d.lookForHotSpots(d.cfg.DFTree)
 	if d.cfg.Meter == nil {
 		d.cfg.Meter = show.RoundMeter(d.Round)
 	}

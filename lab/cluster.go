@@ -131,6 +131,7 @@ type roles struct {
 	vm   *addresses
 	perf *counters
 	cong *congestionControl
+	hot  *hotSpots
 }
 
 type received struct {

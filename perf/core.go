@@ -28,6 +28,8 @@ type Core struct {
 	order  []*agent // by port
 	byPort map[ib.GUID]*agent
 	silent int
+	watch  []ib.GUID // agents that are read last, ascending
+	moved  bool      // order is not by port, because of watch
 
 	now, before columns // the round that is being filled, and the last one
 	tick        []uint8
@@ -100,6 +102,8 @@ func (c *Core) Step(now mad.Time, ev Event, out *Output) {
 				c.st.Strange++
 			}
 		}
+	case Watch:
+		c.watch = ev.Agents
 	case Timer:
 	}
 	c.engine.Expire(c.t, c.complete)

@@ -1,13 +1,15 @@
 package perf
 
 import (
+	"cmp"
+	"slices"
 	"time"
 
 	"heddle/mad"
 )
 
 // minTick is the shortest time between two releases, so that the timer need not ring for each of
-// many ports.
+// many ports; a 64th of a short period.
 const minTick = 2 * time.Millisecond
 
 // spread is the part of a period over which its ports are released. The last of them are to be read
@@ -55,14 +57,30 @@ func (c *Core) nextRelease() mad.Time {
 		return max(c.began.Add(c.period), c.t)
 	}
 	each := float64(c.spread()) / float64(c.slots)
-	return max(c.began.Add(time.Duration(each*float64(c.released))), c.t.Add(minTick))
+	return max(c.began.Add(time.Duration(each*float64(c.released))), c.t.Add(min(minTick, c.period/64)))
 }
 
 // startRound begins a round.
 func (c *Core) startRound() {
 	c.number++
 	c.began = c.t
+	c.arrange()
 	c.countPorts()
+}
+
+// arrange puts the agents that are watched behind the others.
+func (c *Core) arrange() {
+	if len(c.watch) == 0 && !c.moved {
+		return
+	}
+	last := func(a *agent) int {
+		if _, ok := slices.BinarySearch(c.watch, a.guid); ok {
+			return 1
+		}
+		return 0
+	}
+	slices.SortFunc(c.order, func(a, b *agent) int { return cmp.Or(cmp.Compare(last(a), last(b)), cmp.Compare(a.first, b.first)) })
+	c.moved = len(c.watch) > 0
 }
 
 // countPorts finds the ports of the round, none of which is released, and its period.

@@ -14,6 +14,7 @@ package perf
 import (
 	"time"
 
+	"heddle/ib"
 	"heddle/mad"
 	"heddle/subnet"
 )
@@ -65,7 +66,12 @@ type Received struct{ List []*mad.Packet }
 // Timer is the time that Output.Timer named, or an earlier one.
 type Timer struct{}
 
+// Watch has agents, by ascending port GUID, read last in each round from the next one on, so that the
+// round shows what they counted a moment ago. It replaces those of before.
+type Watch struct{ Agents []ib.GUID }
+
 func (Published) isEvent() {}
+func (Watch) isEvent()     {}
 func (Received) isEvent()  {}
 func (Timer) isEvent()     {}
 

@@ -36,6 +36,7 @@ type Core struct {
 	services      services
 	subscriptions informs
 	signals       signals
+	slow          slowPaths
 	aliases       aliases
 	wait          waiting
 
@@ -228,6 +229,8 @@ func (c *Core) Step(now mad.Time, ev Event, out *Output) {
 		c.subscriptions.received(c, ev.P)
 	case Trap:
 		c.subscriptions.trap(c, &ev)
+	case SetSlowPaths:
+		c.slow.set(c, &ev)
 	case Persisted:
 		c.onPersisted(ev)
 	case Timer:
@@ -235,6 +238,7 @@ func (c *Core) Step(now mad.Time, ev Event, out *Output) {
 	if c.started {
 		c.groups.expire(c)
 		c.services.expire(c)
+		c.slow.expire(c)
 		c.subscriptions.timers(c)
 		c.signals.timers(c)
 		c.aliases.timers(c)
@@ -243,7 +247,7 @@ func (c *Core) Step(now mad.Time, ev Event, out *Output) {
 	c.flush()
 	c.subscriptions.reports.send(c)
 	c.signals.announce(c)
-	out.Timer = min(c.groups.nextTimer(c), c.services.nextTimer(), c.subscriptions.nextTimer(c), c.signals.nextTimer(c), c.aliases.nextTimer(), c.wait.nextTimer(), c.unsaved.nextTimer())
+	out.Timer = min(c.groups.nextTimer(c), c.services.nextTimer(), c.subscriptions.nextTimer(c), c.signals.nextTimer(c), c.slow.nextTimer(), c.aliases.nextTimer(), c.wait.nextTimer(), c.unsaved.nextTimer())
 	c.out = nil
 }
 
@@ -282,6 +286,7 @@ func (c *Core) onPublished(s *subnet.Snapshot) {
 	c.services.published(c, old, s)
 	c.aliases.published(c, old, s)
 	c.subscriptions.published(c, old, s)
+	c.slow.published(c, s)
 	c.wait.published(c, s)
 }
 
@@ -349,7 +354,7 @@ func (c *Core) flush() {
 		c.groups.view(v)
 		c.services.view(v)
 		c.subscriptions.view(v)
-		v.Paths = c.signals.log.View()
+		v.Paths, v.Slow = c.signals.log.View(), c.slow.paths
 		c.view, h.publish = v, v
 	}
 	if c.out.GroupsChanged {

@@ -228,6 +228,9 @@ func (q *query) qosEnd(i int32) qos.End {
 // is false if the request names another level, or if a level that is not
 // prescribed has no lane on the path.
 func (q *query) pathSL(r *wire.PathRecord, w *way, engine ib.SL, dlid ib.LID) (sl ib.SL, ok bool) {
+	if slow, ok := q.slowSL(r, w); ok {
+		return slow, true
+	}
 	asked := q.has(wire.PathCompSL)
 	prescribed := true
 	switch {

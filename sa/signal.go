@@ -224,9 +224,7 @@ func (x *signals) published(c *Core, now *subnet.Snapshot) {
 	}
 	if x.peers == 0 { // there is nobody to compare for, except who asks later
 		x.base, x.to, x.back, x.again, x.anyPath = now, nil, nil, 0, false
-		x.log.Begin(x.log.Gen() + 1)
-		x.history.began(c, x.log.Gen())
-		c.changed = true
+		x.forget(c)
 		return
 	}
 	if x.again >= maxAgain || x.cfg.Signal == SignalWildcard && x.base.Tables != now.Tables && now.Tables != nil && x.base.Tables != nil {
@@ -238,6 +236,13 @@ func (x *signals) published(c *Core, now *subnet.Snapshot) {
 	}
 	x.cmp = pathlog.Compare(x.base, now, x.back)
 	x.step(c)
+}
+
+// forget begins a generation before which nothing is known.
+func (x *signals) forget(c *Core) {
+	x.log.Begin(x.log.Gen() + 1)
+	x.history.began(c, x.log.Gen())
+	c.changed = true
 }
 
 // levels reports whether two snapshots share their service levels.
@@ -306,9 +311,14 @@ func (x *signals) ports(c *Core, now *subnet.Snapshot) {
 func (x *signals) changed(c *Core, ch *pathlog.Change) {
 	x.base, x.to, x.back, x.again, x.anyPath = x.to, nil, nil, 0, false
 	x.history.settleSoon(c.now)
-	if ch.Empty() {
-		return
+	if !ch.Empty() {
+		x.record(c, ch, x.base)
 	}
+}
+
+// record gives a change the next generation, and makes the peers due that it concerns. s is the
+// newest snapshot.
+func (x *signals) record(c *Core, ch *pathlog.Change, s *subnet.Snapshot) {
 	gone := ch.Departures() // of which subscribers hear by trap 65
 	if x.cfg.Signal == SignalHybrid && !gone {
 		ch = &pathlog.Change{All: true, SL: ch.SL}
@@ -327,7 +337,7 @@ func (x *signals) changed(c *Core, ch *pathlog.Change) {
 			}
 			return // otherwise when it returns
 		}
-		f := ch.For(source(x.base, p.port))
+		f := ch.For(source(s, p.port))
 		switch {
 		case !f.Empty():
 			x.add(p, f.SL || ch.All && ch.SL, c.now)

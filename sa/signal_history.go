@@ -103,7 +103,7 @@ func (h *history) settle(c *Core) {
 	if late {
 		return
 	}
-	if d := pathlog.Digest(x.base); !h.settled || d != h.digest || !h.stored {
+	if d := pathlog.Digest(x.base) ^ c.slow.paths.Hash(); !h.settled || d != h.digest || !h.stored {
 		h.settled, h.digest = true, d
 		h.save(c)
 	}

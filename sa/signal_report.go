@@ -139,7 +139,11 @@ func pathOf(src *Source, from, to int32, lid ib.LID) (r wire.PathRecord, ok bool
 	if opt == nil {
 		opt = &noOptions
 	}
-	q := query{s: s, v: &noView, opt: opt, req: &Request{From: mad.Addr{}}, me: from}
+	v := src.View
+	if v == nil {
+		v = &noView
+	}
+	q := query{s: s, v: v, opt: opt, req: &Request{From: mad.Addr{}}, me: from}
 	w := q.way(&wire.PathRecord{}, end{port: from}, end{port: to, lid: lid})
 	if w.impossible {
 		return r, true

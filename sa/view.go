@@ -5,6 +5,7 @@ import (
 	wire "heddle/ib/sa"
 	"heddle/mad"
 	"heddle/sa/pathlog"
+	"heddle/subnet"
 )
 
 // View is the SA's own state as queries see it: multicast groups, services and
@@ -15,6 +16,8 @@ type View struct {
 	Services []*Service      // ascending ServiceID, ServiceGID, P_Key
 	Subs     []*Subscription // ascending subscriber GID, Enum
 	Paths    *pathlog.View   // changes of paths, by generation
+	// Slow are the paths with the level of a slow lane; nil: none.
+	Slow *subnet.SlowPaths
 }
 
 // Group is a multicast group with its members.

@@ -167,7 +167,13 @@ func (x *waiting) nextTimer() mad.Time {
 
 // source is the current Source of the core's own answers.
 func (c *Core) source() *Source {
-	return &Source{Snap: c.snap, View: c.view, Opt: &Options{
+	v := c.view
+	if v != nil && v.Slow != c.slow.paths { // this step has changed them
+		w := *v
+		w.Slow = c.slow.paths
+		v = &w
+	}
+	return &Source{Snap: c.snap, View: v, Opt: &Options{
 		SAKey: c.cfg.SAKey, TrustLocal: c.cfg.TrustLocal, PathCaching: c.cfg.PathCaching, VirtHopLimit: c.cfg.VirtHopLimit,
 	}}
 }

@@ -6,6 +6,7 @@ import (
 	"heddle/congestion"
 	"heddle/ib"
 	"heddle/perf"
+	"heddle/perf/dftree"
 	"heddle/route/engine/auto"
 	"heddle/sa"
 	"heddle/sm"
@@ -21,6 +22,8 @@ type Config struct {
 	VM       vm.Config
 	// Perf configures the performance manager; with Period 0 there is none.
 	Perf perf.Config
+	// DFTree says what becomes of flows to hot spots.
+	DFTree dftree.Mode
 	// Congestion configures the congestion control manager; with the mode Off there is none.
 	Congestion congestion.Config
 
@@ -88,6 +91,16 @@ type UFM struct {
 type Log struct {
 	Level int // as log/slog counts: -4 debug, 0 info, 4 warn, 8 error
 	JSON  bool
+}
+
+// HotSpots says what becomes of flows to hot spots with all settings together: with --once, or
+// without --perf, nobody finds any.
+func (c *Config) HotSpots() dftree.Config {
+	h := dftree.Config{Mode: c.DFTree, QoS: c.SM.QoS || c.Files.QoSPolicy != ""}
+	if c.Once || c.Perf.Period == 0 {
+		h.Mode = dftree.Off
+	}
+	return h
 }
 
 // Defaults of the program's own settings.

@@ -155,6 +155,7 @@ var notSettings = map[string]string{
 	"sa.SAKey":          "from sa-key, or random",
 	"sa.TrustLocal":     "of sa-key",
 	"sa.QoS":            "read from the file of qos-policy",
+	"sm.SlowLane":       "of dftree",
 	"sa.PrefixRoutes":   "read from the file of prefix-routes",
 	"registry.SAKey":    "from sa-key, or random", "registry.TrustLocal": "of sa-key", "registry.QoS": "of qos-policy",
 	"registry.PathCaching": "that of the answers", "registry.VirtHopLimit": "that of the answers",

@@ -1,10 +1,14 @@
 package settings
 
-import "time"
+import (
+	"time"
+
+	"heddle/perf/dftree"
+)
 
 var counterTable = []Setting{
 	{
-		Name: "perf", Group: Counters, Arg: "PERIOD", Since: v020, OpenSM: "perfmgr_sweep_time_s", Commands: []string{"sm", "up"},
+		Name: "perf", Group: Counters, Arg: "PERIOD", Since: v020, OpenSM: "perfmgr_sweep_time_s", Commands: []string{"sm", "up", "plan"},
 		Meaning: "read the counters of every port once in this time; they are never cleared",
 		value:   span{at: func(c *Config) *time.Duration { return &c.Perf.Period }, zero: "not at all"},
 	},
@@ -42,5 +46,12 @@ var counterTable = []Setting{
 		Name: "findings-thresholds", Group: Counters, Arg: "FILE", Since: v020, Commands: []string{"sm", "up"},
 		Meaning: "file with thresholds of findings: lines of infiniband-diags' error_thresholds, and RULE=VALUE as in docs/findings.md; read again on SIGHUP",
 		value:   text{func(c *Config) *string { return &c.Files.Thresholds }},
+	},
+	{
+		Name: "dftree", Group: Counters, Arg: "HOW", Since: v020, Commands: []string{"sm", "up", "plan"},
+		Meaning: "what becomes of flows to hot spots, which --perf finds: observe says which paths would move to a slow lane; act keeps a lane free for them, and moves them while the hot spot lasts; off does neither",
+		value: choice[dftree.Mode]{func(c *Config) *dftree.Mode { return &c.DFTree }, []word[dftree.Mode]{
+			{"off", dftree.Off}, {"observe", dftree.Observe}, {"act", dftree.Act},
+		}},
 	},
 }

@@ -68,9 +68,13 @@ func (s *SA) handleEvent(ev sa.Event) {
 		s.carryOut(ev)
 		return
 	}
+	slow, ok := s.shared.slow.take() // first: then the snapshot is not older than theirs
 	if snap := s.shared.Snap.Load(); snap != s.seen {
 		s.seen = snap
 		s.carryOut(sa.Published{Snap: snap})
+	}
+	if ok {
+		s.carryOut(slow)
 	}
 	for _, t := range s.shared.takeTraps() {
 		s.carryOut(t)

@@ -57,6 +57,7 @@ type Shared struct {
 	notified   box[sm.HostsNotified]
 	// For the SA:
 	traps box[[]sa.Trap]
+	slow  box[sa.SetSlowPaths]
 	// For the address manager:
 	reports box[[]subnet.PlacementReport]
 	asks    box[[]*Ask]

@@ -398,3 +398,31 @@ func TestStandingGroups(t *testing.T) {
 		t.Errorf("alone: %v", got)
 	}
 }
+
+// TestSlowPathsAfterTheirSnapshot: paths on the slow lane that were planned with a snapshot reach the
+// SA after it, even if both come while the SA takes an earlier one.
+func TestSlowPathsAfterTheirSnapshot(t *testing.T) {
+	w := newWorld(false)
+	older, newer := &subnet.Snapshot{Gen: 1}, &subnet.Snapshot{Gen: 2}
+	var has *subnet.Snapshot
+	slow := 0
+	w.saDoes = func(ev sa.Event, _ *sa.Output) {
+		switch ev := ev.(type) {
+		case sa.Published:
+			if has = ev.Snap; has == older {
+				w.shared.Snap.Store(newer)
+				w.shared.setSlowPaths(nil, newer, 7)
+			}
+		case sa.SetSlowPaths:
+			if slow++; ev.Snap != has || ev.Until != 7 {
+				t.Errorf("the SA has snapshot %d, and gets %+v", has.Gen, ev)
+			}
+		}
+	}
+	w.shared.Snap.Store(older)
+	w.sa.Mail()
+	w.sa.Mail()
+	if slow != 1 || has != newer {
+		t.Errorf("%d events, snapshot %d", slow, has.Gen)
+	}
+}

@@ -113,3 +113,27 @@ func TestColorsOfCables(t *testing.T) {
 		}
 	}
 }
+
+// luminance is that of WCAG 2.2.
+func (c color) luminance() float64 { return 0.2126*c[0] + 0.7152*c[1] + 0.0722*c[2] }
+
+// TestContrastOfText: text has a contrast of 4.5 to 1 in both themes (WCAG 2.2, 1.4.3): on cards, and
+// that of cards on badges and pills.
+func TestContrastOfText(t *testing.T) {
+	css, err := files.ReadFile("static/style.css")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, block := range regexp.MustCompile(`:root \{[^}]*\}`).FindAllString(string(css), -1) {
+		vars := map[string]color{}
+		for _, m := range regexp.MustCompile(`--([a-z0-9]+): #([0-9a-f]+)`).FindAllStringSubmatch(block, -1) {
+			vars[m[1]] = parseColor(t, m[2])
+		}
+		for name := range strings.FieldsSeq("ink soft goodtext warntext bad") {
+			a, b := vars[name].luminance(), vars["card"].luminance()
+			if ratio := (max(a, b) + 0.05) / (min(a, b) + 0.05); ratio < 4.5 {
+				t.Errorf("theme %d: --%s has %.2f to 1", i, name, ratio)
+			}
+		}
+	}
+}

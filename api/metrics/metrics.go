@@ -32,7 +32,8 @@ type Values struct {
 	VM         VM
 	Perf       *Perf            // nil: counters are not read
 	Findings   *findings.Report // nil: there is none yet
-	Congestion *Congestion      // nil: congestion control was off all the time
+	HotSpots   *HotSpots
+	Congestion *Congestion // nil: congestion control was off all the time
 }
 
 // Count is a counter and its labels, in the order that the metric documents.
@@ -96,6 +97,7 @@ type collector struct {
 	repairs                                                    *repairCollector
 	perf                                                       *perfCollector
 	findings                                                   *findingsCollector
+	hotSpots                                                   *hotSpotCollector
 	congestion                                                 *congestionCollector
 	phaseSeconds                                               *prometheus.HistogramVec
 	sweepSeconds                                               prometheus.Histogram
@@ -138,6 +140,7 @@ func newCollector(now func() Values) *collector {
 		repairs:    newRepairCollector(),
 		perf:       newPerfCollector(),
 		findings:   newFindingsCollector(),
+		hotSpots:   newHotSpotCollector(),
 		congestion: newCongestionCollector(),
 		phaseSeconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "heddle_sweep_phase_seconds", Help: "Seconds of each phase of full sweeps.", Buckets: buckets,
@@ -205,6 +208,7 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	c.repairs.collect(to, &x.Repairs)
 	c.perf.collect(to, x.Perf)
 	c.findings.collect(to, x.Findings)
+	c.hotSpots.collect(to, x.HotSpots)
 	c.congestion.collect(to, x.Congestion)
 
 	for _, r := range x.Sweeps {

@@ -55,6 +55,7 @@ func (f smFlags) config() (c sm.Config, err error) {
 		return c, &usageError{err}
 	}
 	c = f.SM
+	c.SlowLane = f.HotSpots().KeepsLane()
 	if c.MaxWindow = f.Window; c.MaxWindow > 0 { // otherwise the port's limit
 		c.Window = min(c.Window, c.MaxWindow)
 	}
@@ -248,7 +249,7 @@ func (f smFlags) count(cfg *daemon.Config) {
 		cfg.Congestion = f.Congestion
 	}
 	if f.Perf.Period > 0 && !cfg.Once {
-		cfg.Perf = &f.Perf
+		cfg.Perf, cfg.DFTree = &f.Perf, f.HotSpots()
 	}
 }
 

@@ -2,11 +2,13 @@ package main
 
 import (
 	"reflect"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/spf13/pflag"
 
+	"heddle/daemon"
 	"heddle/sm"
 )
 
@@ -62,5 +64,37 @@ func TestZeroIsZero(t *testing.T) {
 	}
 	if d := told(t, "--repath-time", "1ms").RepathTime; d != time.Millisecond {
 		t.Errorf("--repath-time 1ms gives %v", d)
+	}
+}
+
+// TestSlowLane: a lane is kept free only where flows may move to it, also in a plan.
+func TestSlowLane(t *testing.T) {
+	for _, x := range []struct {
+		args string
+		want bool
+	}{
+		{"--perf=10s --dftree=act", true},
+		{"--perf=10s", false},
+		{"--dftree=act", false}, // nobody finds hot spots
+		{"--perf=10s --dftree=act --qos", false},
+		{"--perf=10s --dftree=act --qos-policy=FILE", false},
+	} {
+		for _, command := range []string{"sm", "up", "plan"} {
+			f := newSMFlags()
+			fs := pflag.NewFlagSet(command, pflag.ContinueOnError)
+			f.register(fs, command)
+			if err := fs.Parse(strings.Fields(x.args)); err != nil {
+				t.Fatal(err)
+			}
+			c, err := f.config()
+			var d daemon.Config
+			f.count(&d)
+			if err != nil || c.SlowLane != x.want || d.DFTree.KeepsLane() != x.want {
+				t.Errorf("%s %s: a lane is kept: %v, used: %v, want %v (%v)", command, x.args, c.SlowLane, d.DFTree.KeepsLane(), x.want, err)
+			}
+		}
+	}
+	if told(t, "--perf=10s", "--dftree=act", "--once").SlowLane {
+		t.Error("--once keeps a lane")
 	}
 }

@@ -99,12 +99,13 @@ var rules = []rule{
 	{"vmdriver", []string{"mad", "ib/..."}, true, "a driver of hypervisors is a client of any manager with this API, so it imports none"},
 	{"vmdriver/live", []string{"vmdriver", "api", "mad", "ib/..."}, false, "the shell of the driver: the manager over HTTP, hypervisors behind an interface"},
 	{"sim/hypervisor/guests", []string{"sim", "sim/hypervisor/precopy", "vmdriver", "mad", "fabric", "ib/..."}, true, "simulated hypervisors obey a driver, and know no manager"},
-	{"shell", []string{"sm", "sa", "vm", "subnet", "partition", "store", "mad", "ib/..."}, true, "the order of effects is the same in real and in virtual time, so shell has no edge"},
+	{"shell", []string{"sm", "sa", "vm", "perf", "perf/hotspot", "perf/dftree", "congestion", "subnet", "partition", "store", "mad", "ib/..."}, true, "the order of effects is the same in real and in virtual time, so shell has no edge"},
 	{"perf", []string{"subnet", "mad", "ib/..."}, true, "counters are read at any agent; what they mean is for other cores to say, and nothing is written"},
 	{"congestion", []string{"subnet", "mad", "ib/..."}, true, "settings are a function of a snapshot and of what users give; who shows them is above"},
 	{"perf/findings", []string{"perf", "subnet", "mad", "ib/..."}, true, "findings are a function of rounds; who reads counters and who shows findings is behind them"},
-	{"shell", []string{"sm", "sa", "vm", "perf", "subnet", "partition", "store", "mad", "ib/..."}, true, "the order of effects is the same in real and in virtual time, so shell has no edge"},
-	{"settings", []string{"sm", "sa", "vm", "perf", "route/engine/auto", "ib/..."}, true, "the table of settings depends on the cores' configurations, not on flags or files"},
+	{"settings", []string{"sm", "sa", "vm", "perf", "perf/dftree", "congestion", "route/engine/auto", "ib/..."}, true, "the table of settings depends on the cores' configurations, not on flags or files"},
+	{"perf/hotspot", []string{"perf", "subnet", "fabric", "mad", "ib/..."}, true, "hot spots are a function of rounds; what is done about them is for others"},
+	{"perf/dftree", []string{"perf/hotspot", "subnet", "route", "route/cdg", "fabric", "ib/..."}, true, "which paths are to be slow is a function of hot spots and of what is routed; the SA tells hosts"},
 	{"sim", []string{"sim/dataplane", "traffic", "traffic/inject", "mad", "fabric", "ib/..."}, true, "the simulated subnet must not depend on a manager"},
 	{"sim/dataplane", []string{"sim/dataplane/...", "fabric", "ib/..."}, true, "packets know the devices' tables through an interface that sim implements"},
 	{"sim/dataplane/lockstep", nil, true, "workers that wait for each other know nothing of what they do"},
@@ -130,18 +131,21 @@ var rules = []rule{
 	{"transport", []string{"mad", "ib/..."}, false, "an edge carries MADs and imports nothing above them"},
 	{"transport/umad", []string{"transport/umad/...", "mad", "ib/...", "internal/umadabi"}, false, "an edge carries MADs and imports nothing above them"},
 	{"api", []string{"subnet", "sm", "vm", "partition", "route/...", "fabric", "ib/...", "internal/version", "web"}, false, "the API reads snapshots and sends commands"},
-	{"api/show", []string{"api", "sm", "sa", "vm", "perf", "perf/findings", "subnet", "partition", "ib/...", "internal/version"}, false, "views are functions of published state"},
+	{"api/show", []string{"api", "sm", "sa", "vm", "perf", "perf/findings", "perf/hotspot", "perf/dftree", "congestion", "subnet", "partition", "ib/...", "internal/version"}, false, "views are functions of published state"},
 	{"api/exporter", []string{"perf", "ib/..."}, false, "counters are written from a round, as a stream; who serves them is above"},
-	{"api/metrics", []string{"sm", "sa", "vm", "perf", "subnet", "ib/...", "internal/version"}, false, "metrics are a view of values, independent of their source"},
+	{"api/metrics", []string{"sm", "sa", "vm", "perf", "perf/hotspot", "perf/dftree", "congestion", "perf/findings", "subnet", "ib/...", "internal/version"}, false, "metrics are a view of values, independent of their source"},
 	{"web", nil, false, "the page is static files"},
-	{"daemon", []string{"api/...", "web", "settings", "shell", "sm", "sa", "sa/holder", "vm", "perf", "perf/findings", "subnet", "partition", "qos", "store", "route/...", "mad", "fabric", "ib/...", "internal/version"}, false, "the shell of the managers: the caller opens the ports"},
+	{"daemon", []string{"api/...", "web", "settings", "shell", "sm", "sa", "sa/holder", "vm", "perf", "perf/findings", "perf/hotspot", "perf/dftree", "congestion", "subnet", "partition", "qos", "store", "route/...", "mad", "fabric", "ib/...", "internal/version"}, false, "the shell of the managers: the caller opens the ports"},
 	{"flood", []string{"mad", "ib/..."}, true, "the load generator must work with any SA, so it imports no manager; flood/live runs it"},
 	{"flood/live", []string{"flood", "mad", "ib/..."}, false, "the shell of flood: the caller opens the ports"},
 	{"flood/figure", []string{"flood", "report", "mad"}, false, "measurements as text and figures"},
-	{"lab", []string{"shell", "sm", "sa", "vm", "perf", "subnet", "partition", "qos", "store", "route/...", "sim", "sim/dataplane", "sim/host/...", "sim/hypervisor/...", "mad", "fabric", "ib/..."}, false, "managers and simulator in one virtual time"},
+	{"lab", []string{"agent", "shell", "sm", "sa", "vm", "perf", "perf/hotspot", "perf/dftree", "congestion", "subnet", "partition", "qos", "store", "route/...", "sim", "sim/dataplane", "sim/host/...", "sim/hypervisor/...", "mad", "fabric", "ib/..."}, false, "managers and simulator in one virtual time"},
 	{"report", nil, false, "a report is text and figures; it imports no manager"},
 	{"lab/manager2003", []string{"sim", "mad", "route/...", "fabric", "ib/..."}, false, "the manager of the 2003 report stands on the simulator, not on ours"},
-	{"lab/experiment", []string{"lab", "lab/manager2003", "report", "traffic", "traffic/study", "flood", "flood/figure", "sm", "sa", "vm", "subnet", "partition", "qos", "mad", "route/...", "sim", "sim/dataplane", "sim/host/...", "sim/hypervisor/...", "fabric", "ib/..."}, false, "an experiment drives the lab and reports"},
+	{"lab/experiment", []string{"agent", "lab", "lab/experiment/...", "lab/manager2003", "report", "traffic", "traffic/study", "flood", "flood/figure", "sm", "sa", "vm", "congestion", "subnet", "partition", "qos", "mad", "route/...", "sim", "sim/dataplane", "sim/host/...", "sim/hypervisor/...", "fabric", "ib/..."}, false, "an experiment drives the lab and reports"},
+	{"lab/experiment/bed", []string{"lab", "report", "sm", "sa", "route/...", "sim", "sim/dataplane", "fabric", "ib/..."}, false, "what experiments share does not depend on any of them"},
+	{"lab/experiment/dftree", []string{"lab", "lab/experiment/bed", "report", "sm", "sa", "perf", "perf/dftree", "perf/hotspot", "mad", "route", "route/engine/...", "sim", "sim/dataplane", "sim/host/...", "fabric", "ib/..."}, false, "an experiment stands on what experiments share, not on others"},
+	{"lab/experiment/congestion", []string{"lab/experiment/bed", "report", "mad", "route", "route/engine/...", "sim/dataplane", "fabric", "ib/..."}, false, "an experiment stands on what experiments share, not on others"},
 	{"cmd/heddle", []string{"..."}, false, "wiring may import everything"},
 	{"examples", []string{"sim", "mad", "route/...", "fabric", "ib/..."}, false, "examples for other programs: public packages, and the simulator"},
 	{"internal", []string{"..."}, false, "tools and test support"},
@@ -155,7 +159,8 @@ var algorithms = []string{"internal/heap", "internal/toposort"}
 // testSupport are packages that no program may contain.
 var testSupport = []string{
 	"internal/abitest", "internal/fabrictest", "internal/ibtools", "internal/installtest", "internal/madtest",
-	"internal/need", "internal/routetest", "internal/settingstest", "internal/storetest", "internal/vmtest", "internal/wiretest",
+	"internal/need", "internal/reporttest", "internal/routetest", "internal/settingstest", "internal/storetest", "internal/vmtest", "internal/wiretest",
+	"internal/need", "internal/routetest", "internal/settingstest", "internal/snaptest", "internal/storetest", "internal/vmtest", "internal/wiretest",
 	"sm/env/envtest",
 }
 
@@ -190,6 +195,17 @@ type file struct {
 	// lines is how many the file has; span how many a node has.
 	lines int
 	span  func(ast.Node) int
+}
+
+// TestRulesAreUnique: a second rule for a package would never be read.
+func TestRulesAreUnique(t *testing.T) {
+	seen := map[string]bool{}
+	for _, r := range rules {
+		if seen[r.pkg] {
+			t.Errorf("package %s has two rules", r.pkg)
+		}
+		seen[r.pkg] = true
+	}
 }
 
 // TestImportRules checks direct imports. A pure package imports only pure packages of

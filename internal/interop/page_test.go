@@ -34,7 +34,7 @@ func openBrowser(t *testing.T) *browser {
 	b.do(http.MethodPost, "/session", map[string]any{"capabilities": map[string]any{"alwaysMatch": map[string]any{
 		"goog:chromeOptions": map[string]any{"binary": chromium, "args": []string{
 			"--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
-			"--disable-component-update", "--disable-sync", "--disable-dev-shm-usage", "--window-size=1200,1160", "--user-data-dir=" + t.TempDir(),
+			"--disable-component-update", "--disable-sync", "--disable-dev-shm-usage", "--window-size=1200,2020", "--user-data-dir=" + t.TempDir(),
 		}},
 		"goog:loggingPrefs": map[string]string{"browser": "ALL"},
 	}}}, &s)
@@ -125,7 +125,7 @@ func TestPage(t *testing.T) {
 	dir := t.TempDir()
 	addr := freeAddr(t)
 	sock := socketName()
-	up := start(t, dir, nil, heddle, "up", "--topo", "fattree,324", "--api", addr, "--socket", sock, "--token-file", filepath.Join(dir, "token"))
+	up := start(t, dir, nil, heddle, "up", "--topo", "fattree,324", "--perf", "1s", "--api", addr, "--socket", sock, "--token-file", filepath.Join(dir, "token"))
 	up.await("SUBNET UP\n", 0, upTime)
 
 	b.do(http.MethodPost, "/url", map[string]string{"url": "http://" + addr + "/"}, nil)
@@ -157,6 +157,7 @@ func TestPage(t *testing.T) {
 	b.awaitText("2\npartitions", upTime)
 	b.awaitText("2\ngroups", upTime)
 	b.awaitMatch(`[1-9][0-9,]*\nper second\n`, upTime)
+	pageTables(t, b, up)
 	// A cable goes: the page follows by itself.
 	fmt.Fprintln(up.In, `link down "host-9"[1]`)
 	b.awaitText("647\nlinks active", upTime)
@@ -185,5 +186,48 @@ func TestPage(t *testing.T) {
 		if l.Level == "SEVERE" {
 			t.Errorf("the browser complains: %s", l.Message)
 		}
+	}
+}
+
+// pageTables looks at the tables of findings and of the worst ports: they follow the counters, the
+// server bounds them, and a finding that was opened by the keyboard stays open and keeps the focus
+// when its evidence grows.
+func pageTables(t *testing.T, b *browser, up program) {
+	b.awaitMatch(`round [0-9]+, every 1 s; 1,29[0-9] ports`, upTime)
+	b.awaitMatch(`Busiest\n+port\s+to\s+sent\s+received\s+\S+ port [0-9]+\s+\S+ port [0-9]+\s+[0-9.e-]+ %`, upTime)
+	b.awaitText("no port waits", upTime)
+	var extra string
+	b.script(`return [...document.querySelectorAll("[hidden]")].filter(e => e.offsetParent).map(e => e.id).join()`, &extra)
+	if extra != "" {
+		t.Errorf("hidden elements are shown: %s", extra)
+	}
+	fmt.Fprintln(up.In, `performanceset "sw-1-3"[5] PortCounters.SymbolErrorCounter=40`)
+	fmt.Fprintln(up.In, `performanceset "sw-1-3"[5] PortCounters.PortRcvErrors=30`)
+	b.awaitMatch(`warning\s+a link has bit errors\s+host-41 port 1 – sw-1-3 port 5`, upTime)
+	b.awaitMatch(`[1-9] findings?\s+MASTER`, upTime)
+	b.awaitMatch(`sw-1-3 port 5\s+host-41 port 1\s+SymbolErrorCounter 40.*PortRcvErrors 30`, upTime)
+	const item = `[...document.querySelectorAll('#findingsList details')].find(d => d.textContent.includes('bit errors'))`
+	b.script(item+`.querySelector('summary').focus()`, nil)
+	enter := []map[string]string{{"type": "keyDown", "value": "\ue007"}, {"type": "keyUp", "value": "\ue007"}}
+	b.do(http.MethodPost, "/actions", map[string]any{"actions": []any{map[string]any{"type": "key", "id": "keys", "actions": enter}}}, nil)
+	b.awaitText("clean and reseat the connectors", upTime)
+	b.script(`document.querySelector('#by-errors a').focus()`, nil)
+	var before, after string
+	b.script(`return document.activeElement.getAttribute('href')`, &before)
+	fmt.Fprintln(up.In, `performanceset "sw-1-3"[5] PortCounters.SymbolErrorCounter=90`)
+	b.awaitMatch(`sw-1-3 port 5\s+SymbolErrorCounter \+90(, last [0-9.]+/s)?\s+more than 10`, upTime)
+	b.awaitMatch(`SymbolErrorCounter 90`, upTime)
+	b.script(`return document.activeElement.getAttribute('href')`, &after)
+	if before != after || before == "" {
+		t.Errorf("the focus was at %q, and is at %q", before, after)
+	}
+	var rows int
+	b.script(`return Math.max(...[...document.querySelectorAll('#tables table')].map(t => t.tBodies[0].rows.length))`, &rows)
+	if rows < 3 || rows > 8 {
+		t.Errorf("a table has %d rows", rows)
+	}
+	var open bool
+	if b.script(`return `+item+`.open`, &open); !open {
+		t.Error("the finding is closed again")
 	}
 }

@@ -1,7 +1,7 @@
 // Package holder estimates which paths hosts hold, from the answers that they got. The estimate
 // errs to one side: a path that a host may hold is never denied.
 //
-// Note and Keep may be called from any goroutine, and concurrently with every other method. The
+// Note, Keep, May and Known may be called from any goroutine, and concurrently with every other method. The
 // other methods belong to one goroutine, the SA's.
 //
 // Memory: 32 bytes for each unicast LID, and up to 384 for each source LID that asked: at most 21 MB

@@ -30,7 +30,7 @@ type Change struct {
 	gone     []Gone    // ascending GUID
 	switches []ib.GUID // ascending: source switches from which paths changed
 	from     []part    // by index in switches
-	reverse  []reverse // ascending port
+	reverse  []reverse // ascending port: single paths
 	lids     []ib.LID  // of all parts and reverse paths
 }
 
@@ -53,7 +53,8 @@ type part struct {
 	sl, many bool
 }
 
-// reverse are paths from a port whose reverse path changed: to lids[at:at+n].
+// reverse are paths from a port that changed while others from its switch did not, mostly because
+// their reverse path did: to lids[at:at+n].
 type reverse struct {
 	port  ib.GUID
 	at, n int32
@@ -66,7 +67,24 @@ func (c *Change) Empty() bool { return len(c.gone) == 0 && c.Departures() }
 
 // Departures reports whether nothing changed but that GUIDs left.
 func (c *Change) Departures() bool {
-	return !c.All && len(c.sources)+len(c.moved)+len(c.switches) == 0 // reverse paths come with others
+	return !c.All && len(c.sources)+len(c.moved)+len(c.switches)+len(c.reverse) == 0
+}
+
+// PortPaths are the paths from a port to some LIDs.
+type PortPaths struct {
+	Port ib.GUID
+	LIDs []ib.LID
+}
+
+// Paths is the change of single paths, in ascending order of ports.
+func Paths(list []PortPaths) *Change {
+	c := &Change{}
+	for i := range list {
+		x := &list[i]
+		c.reverse = append(c.reverse, reverse{x.Port, int32(len(c.lids)), int32(len(x.LIDs))})
+		c.lids = append(c.lids, x.LIDs...)
+	}
+	return c
 }
 
 func (c *Change) size() int {

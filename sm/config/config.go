@@ -96,6 +96,10 @@ type Config struct {
 	// arbitration (all lanes alike) on every link. Without it they are
 	// programmed only when the installed tables need more than one lane.
 	QoS bool
+	// SlowLane keeps the highest lane that all links between switches have free of paths, where
+	// they have two or more, and sets up lane tables from the start, so that flows to hot spots can
+	// be moved there.
+	SlowLane bool
 
 	// ReadLanes: the lane tables of all nodes are read once the subnet is up if
 	// it has no more switches than this; 0 = only those that ReadTables asks for.

@@ -13,7 +13,8 @@ import (
 // Where more than one VL matters, SL-to-VL tables are set up as the routing engine wants them, or
 // else as identity modulo the VLs of the link, and arbitration gives all VLs of a link the same
 // weight. With tables that use one VL, without QoS, and with the manager's datagrams on SL 0 too,
-// nothing is sent: it is the only one in use, and every agent maps it to VL 0 after a reset. What an
+// nothing is sent: it is the only one in use (but for a slow lane, Config.SlowLane), and every agent
+// maps it to VL 0 after a reset. What an
 // earlier manager has left in its place is looked for between sweeps (left.go).
 //
 // Where data may flow a table is read first, and set only if it differs. Only then is it found
@@ -24,7 +25,7 @@ import (
 func (t *Tables) Matter() bool {
 	w := t.install.Wanted()
 	sl, _ := t.ManagerLevel()
-	return t.Config.QoS || w.NumVLs > 1 || w.Lanes != nil || sl > 0
+	return t.Config.QoS || t.Config.SlowLane || w.NumVLs > 1 || w.Lanes != nil || sl > 0
 }
 
 // SetUp reports whether all tables were set up in this mastership.

@@ -1,6 +1,8 @@
 // The status page: polls the status, follows the event stream and draws the
 // fabric. No libraries; the server has already placed the switches on levels.
 
+import { refreshTables } from './tables.js';
+
 const $ = id => document.getElementById(id);
 const css = name => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 const num = n => n.toLocaleString('en-US');
@@ -13,7 +15,8 @@ async function get(path) {
 
 // ---- numbers ----
 
-let drawn = -1; // generation of the drawing on the canvas
+let drawn = -1, told = -1; // generation of the drawing, and of the one on the canvas
+let useDue = 0; // when the use of cables is asked for again: at most an eleventh of the time goes into drawing
 let asked = null; // time of the last poll, and the number of answered SA requests then
 
 // rate is how many SA requests were answered per second since the last poll.
@@ -59,15 +62,19 @@ async function refresh() {
   ]);
   sweep(s);
   repairs(await get('v1/repairs'));
+  await refreshTables(get);
+  if (s.generation === drawn && performance.now() < useDue) return;
+  const began = performance.now();
   const use = await get('v1/use');
   if (s.generation !== drawn) {
     picture = await get('v1/drawing');
     drawn = picture.generation;
-  } else if (!use.source && !used) {
-    return;
   }
+  const changed = s.generation !== told || use.source || used;
+  told = s.generation;
   used = use.source ? use : null;
-  if (picture) draw(picture);
+  if (picture && changed) draw(picture);
+  useDue = use.source && !use.seconds ? 0 : performance.now() + 10 * (performance.now() - began); // 0: it is being measured
 }
 
 function badge(id, text, kind) {
@@ -209,7 +216,7 @@ function drawMap(d, linkOf, color) {
     const x = level.get(l.a), y = level.get(l.b);
     if (x !== undefined && y !== undefined) maps.set(Math.min(x, y) * 64 + Math.max(x, y), [Math.min(x, y), Math.max(x, y)]);
   }
-  const dpr = devicePixelRatio || 1, w = canvas.clientWidth, left = 74, gap = 22;
+  const dpr = devicePixelRatio || 1, w = canvas.clientWidth, left = 86, gap = 22;
   const sizes = [...maps.keys()].sort((a, b) => b - a).map(k => {
     const [lo, hi] = maps.get(k), cols = levels[lo], rows = levels[hi];
     return { cols, rows, lo, hi, cw: (w - left - 12) / cols.length, ch: Math.max(1, Math.min(9, 300 / rows.length)) };
@@ -260,7 +267,7 @@ function draw(d) {
     g.fillText('nothing discovered yet', 12, 20);
     return;
   }
-  const left = 74, top = 30, bottom = h - 56, at = new Map();
+  const left = 86, top = 30, bottom = h - 56, at = new Map();
   levels.forEach((row, i) => {
     const y = levels.length === 1 ? (top + bottom) / 2 : bottom - i * (bottom - top) / (levels.length - 1);
     row.forEach((n, j) => at.set(n.id, { x: left + (w - left - 12) * (j + 0.5) / row.length, y, n, level: i }));
@@ -409,8 +416,17 @@ source.onmessage = m => { addEvent(JSON.parse(m.data)); soon(); };
 
 let due = 0;
 function soon() { // an event usually means new numbers; poll at most once per quarter second
-  if (!due) due = setTimeout(() => { due = 0; refresh(); }, 250);
+  if (!due) due = setTimeout(() => { due = 0; poll(); }, 250);
 }
 
-refresh();
-setInterval(refresh, 2000);
+// poll refreshes the page, unless that is going on: a large fabric on a slow machine takes its time. What
+// fails is asked for again.
+let polling = false;
+async function poll() {
+  if (polling) return;
+  polling = true;
+  try { await refresh(); } catch (e) { console.info(e); } finally { polling = false; }
+}
+
+poll();
+setInterval(poll, 2000);
