@@ -101,6 +101,14 @@ vftree repeats the hot spots of the vFtree paper: test beds in seconds, and tree
 648 hosts, some ten seconds of a core for each of 32 points and each of --runs seeds
 (8, as published). For it --sizes 72 are small trees.
 
+dftree repeats the test beds of the dFtree paper with simulated hosts, without, with an
+ideal and with the manager's own detector of hot spots, and its trees of --sizes hosts
+(648; 72 and 2916 as well) with --runs seeds (2). Minutes at 648, seconds at 72.
+
+congestion-control compares congestion control, vFtree and dFtree: a test bed, a sweep
+over the fields of the settings, and trees of --sizes hosts (648; 72 and 2916 as well).
+Minutes at 648, half a minute with --sizes 72.
+
 sa-flood runs in real time instead: heddle, and OpenSM where it is installed, as
 processes on a simulated subnet of ten hosts. For it --runs is the number of
 rounds and --sizes the numbers of MIFs; each line is measured --repeats times.
@@ -120,6 +128,8 @@ func newLabRun() *cobra.Command {
   heddle lab run host-reconfiguration --runs 1 --out results
   heddle lab run path-caching --out results
   heddle lab run vftree --sizes 72 --runs 2
+  heddle lab run dftree --sizes 72 --runs 1 --out results
+  heddle lab run congestion-control --sizes 72 --out results
   heddle lab run vm-signalling --out results
   heddle lab run sa-flood --sizes 5 --out results
   heddle lab run vswitch-reconfiguration --sizes 324,648 --out results

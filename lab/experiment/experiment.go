@@ -8,6 +8,9 @@ import (
 	"slices"
 	"time"
 
+	"heddle/lab/experiment/bed"
+	"heddle/lab/experiment/congestion"
+	"heddle/lab/experiment/dftree"
 	"heddle/report"
 )
 
@@ -56,10 +59,23 @@ func All() []Experiment {
 		{"live-migration", "Virtual machines that migrate live, in five ways (2014)", LiveMigration},
 		{"vm-signalling", "Peers learn that a VM that migrated has another LID (2014)", VMSignalling},
 		{"vftree", "Hot spots, and lanes by pair of leaves of a fat tree (2011)", VFTree},
+		{"dftree", "Hot spots found by counters, and flows to them moved to a slow lane (2011)", DFTree},
+		{"congestion-control", "Hot spots, congestion control and lanes: what each brings to victims (2011)", CongestionControl},
 		{"engines", "What traffic gets on the routes of each engine: trees, a damaged tree, a torus, a dragonfly", Engines},
 		{"path-caching", "A VM with RDS connections migrates, with and without path caches (2015)", PathCaching},
 		{"sa-flood", "SA load test: OpenSM and Heddle under more and more queries (2015)", SAFlood},
 	}
+}
+
+// CongestionControl is the experiment of package congestion.
+func CongestionControl(o Options) (*report.Report, error) { return congestion.Run(o.common()) }
+
+// DFTree is the experiment of package dftree.
+func DFTree(o Options) (*report.Report, error) { return dftree.Run(o.common()) }
+
+// common are the options that experiments in packages of their own take.
+func (o *Options) common() bed.Options {
+	return bed.Options{Seed: o.Seed, Runs: o.Runs, Sizes: o.Sizes, Progress: o.Progress}
 }
 
 // Find looks an experiment up by name.

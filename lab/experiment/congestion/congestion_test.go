@@ -1,0 +1,83 @@
+package congestion
+
+import (
+	"testing"
+	"time"
+
+	"heddle/internal/reporttest"
+	"heddle/lab/experiment/bed"
+	"heddle/sim/dataplane"
+)
+
+// TestRun is the experiment at its smallest.
+func TestRun(t *testing.T) {
+	p := plan{
+		span: 20 * time.Millisecond, schemes: []scheme{{1, false, false}, {1, true, false}, {1, false, true}, {1, true, true}},
+	}
+	for _, m := range mixes() {
+		if s := m.scheme; m.queue == dataplane.DestQueue && s.lanes() == 1 || m.queue == dataplane.LaneQueue && !s.cc && s.lanes() == 4 {
+			p.mixes = append(p.mixes, m)
+		}
+	}
+	r, err := run(bed.Options{Seed: 1, Sizes: []int{72}}, p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	reporttest.MustHold(
+		t, r,
+		"P3.2, V33: FIFO inputs: the victim", "P3.2: VoQ inputs: the victim with threshold 15", // the report says why
+	)
+	if _, err := Run(bed.Options{Sizes: []int{100}}); err == nil {
+		t.Error("a tree of 100 hosts is no size of the experiment, and was taken")
+	}
+}
+
+// TestSweep: a field without an effect is not drawn as one, and the grid has all of its
+// points.
+func TestSweep(t *testing.T) {
+	base := pairBase()
+	off := base
+	off.threshold = 0
+	rows, err := sweepPairs(1, []variant{{0, off}, {8, base}}, 12*time.Millisecond)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for k, in := range inputs() {
+		if x := rows[0].by[k]; !bed.Near(x.victim, bed.HostGbps/3, 0.02) || !bed.Near(x.hot, bed.HostGbps, 0.02) {
+			t.Errorf("%v inputs, threshold 0: %+v", in, x)
+		}
+	}
+	if x := rows[1].by[0]; x.victim < 8 {
+		t.Errorf("threshold 8: %+v", x)
+	}
+	seen := map[settingsKey]bool{}
+	for _, v := range grid(base) {
+		seen[settingsKey{v.set.threshold, v.set.increase, v.set.timer}] = true
+	}
+	if len(seen) != 18 {
+		t.Errorf("%d points of the grid", len(seen))
+	}
+}
+
+type settingsKey struct {
+	threshold, increase uint8
+	timer               uint16
+}
+
+// TestTables: pauses rise, and end where their names say.
+func TestTables(t *testing.T) {
+	for _, n := range []int{4, 72, 648, 2916} {
+		x := crowd(n)
+		last := -1.0
+		for i, d := range x.entry {
+			v := float64(d.Multiplier()) / float64(int(1)<<d.Shift())
+			if v < last {
+				t.Errorf("%s: entry %d is %g after %g", x.name, i, v, last)
+			}
+			last = v
+		}
+		if !bed.Near(last, 2*float64(n), 0.01) {
+			t.Errorf("%s ends at %g packet times", x.name, last)
+		}
+	}
+}
