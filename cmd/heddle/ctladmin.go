@@ -144,16 +144,16 @@ func printPath(w io.Writer, body []byte) error {
 		return err
 	}
 	end := func(e api.PathEnd) string {
-		return fmt.Sprintf("%s %s port %d LID %d", e.Description, e.GUID, e.Port, e.LID)
+		return fmt.Sprintf("%s %s port %d LID %d", plain(e.Description), e.GUID, e.Port, e.LID)
 	}
 	fmt.Fprintf(w, "from  %s\n", end(p.From))
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	for _, h := range p.Hops {
 		if h.Out == 0 {
-			fmt.Fprintf(t, "  %s\t%s\tarrives\n", h.Description, h.GUID)
+			fmt.Fprintf(t, "  %s\t%s\tarrives\n", plain(h.Description), h.GUID)
 			continue
 		}
-		fmt.Fprintf(t, "  %s\t%s\tout by port %d\n", h.Description, h.GUID, h.Out)
+		fmt.Fprintf(t, "  %s\t%s\tout by port %d\n", plain(h.Description), h.GUID, h.Out)
 	}
 	if err := t.Flush(); err != nil {
 		return err

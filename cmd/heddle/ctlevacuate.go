@@ -178,7 +178,7 @@ func (e *evacuation) print(w io.Writer) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "NAME\tTO")
 	for _, s := range e.steps {
-		fmt.Fprintf(t, "%s\t%s\n", s.Name, cmp.Or(s.To, "stays: "+s.Why))
+		fmt.Fprintf(t, "%s\t%s\n", s.Name, plain(cmp.Or(s.To, "stays: "+s.Why)))
 	}
 	return t.Flush()
 }

@@ -40,7 +40,7 @@ func printRepairs(w io.Writer, body []byte) error {
 			drains = fmt.Sprintf("%d (%.3g s)", r.Drains, r.DrainSeconds)
 		}
 		fmt.Fprintf(t, "%s\t%d\t%d\t%d\t%.4f\t%d\t%s\t%s\t%s\t%s\n", r.Time.Local().Format(time.DateTime),
-			r.Broken, r.Late, r.Left, r.Seconds, r.Stages, drains, r.Policy, risk, lostText(&r))
+			r.Broken, r.Late, r.Left, r.Seconds, r.Stages, drains, r.Policy, risk, plain(lostText(&r)))
 	}
 	return t.Flush()
 }

@@ -358,7 +358,7 @@ func where(v *api.VM) string {
 		if name == "" {
 			name = p.PortGUID
 		}
-		return fmt.Sprintf("%s/%d", name, p.Function)
+		return fmt.Sprintf("%s/%d", plain(name), p.Function)
 	}
 	if v.Dest != nil {
 		return at(v.Hypervisor) + " -> " + at(v.Dest)
@@ -395,7 +395,7 @@ func printVMs(w io.Writer, list []api.VM) error {
 			placement = "-"
 		}
 		if v.Reason != "" {
-			placement += ": " + v.Reason
+			placement += ": " + plain(v.Reason)
 		}
 		guid := v.GUID
 		if guid == "" {
@@ -412,7 +412,7 @@ func printVM(w io.Writer, body []byte) error {
 		return err
 	}
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	row := func(k, f string, a ...any) { fmt.Fprintf(t, "%s\t%s\n", k, fmt.Sprintf(f, a...)) }
+	row := func(k, f string, a ...any) { fmt.Fprintf(t, "%s\t%s\n", k, plain(fmt.Sprintf(f, a...))) }
 	row("name", "%s", v.Name)
 	row("state", "%s", v.State)
 	row("at", "%s", where(&v))
@@ -473,7 +473,7 @@ func printHypervisors(w io.Writer, body []byte) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "PORT GUID\tNODE\tPORT\tLID\tSTATE\tMODEL\tFUNCTIONS\tUSED\tVPORTS")
 	for _, h := range list {
-		fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%s\t%s\t%d\t%d\t%d\n", h.PortGUID, h.Description, h.Port, h.LID, h.State, h.Model, h.Functions, h.Used, h.VPorts)
+		fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%s\t%s\t%d\t%d\t%d\n", h.PortGUID, plain(h.Description), h.Port, h.LID, h.State, h.Model, h.Functions, h.Used, h.VPorts)
 	}
 	return t.Flush()
 }
@@ -490,7 +490,7 @@ func printVPorts(w io.Writer, body []byte) error {
 		if p.OwnLID {
 			lid = fmt.Sprintf("%d own", p.LID)
 		}
-		fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%s\t%s\t%s\t%s\n", p.GUID, p.Node, p.Port, p.Index, lid, p.State, strings.Join(p.Keys, " "), p.Description)
+		fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%s\t%s\t%s\t%s\n", p.GUID, plain(p.Node), p.Port, p.Index, lid, p.State, strings.Join(p.Keys, " "), plain(p.Description))
 	}
 	return t.Flush()
 }
@@ -506,7 +506,7 @@ func printReady(w io.Writer, body []byte) error {
 	}
 	fmt.Fprintf(w, "P_Key %s is %s: %d members, %d on the fabric, %d without it yet\n", r.PKey, word, r.Members, r.Present, len(r.Pending))
 	for _, p := range r.Pending {
-		fmt.Fprintf(w, "  %s: %s\n", p.GUID, p.Why)
+		fmt.Fprintf(w, "  %s: %s\n", p.GUID, plain(p.Why))
 	}
 	for _, g := range r.Absent {
 		fmt.Fprintf(w, "  %s: not on the fabric; it gets the P_Key when it appears\n", g)

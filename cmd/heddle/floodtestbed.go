@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"heddle/fabric"
@@ -23,11 +24,24 @@ type floodTestbed struct {
 	ctx context.Context
 	dir string // for sockets, netlists and OpenSM's files; created when needed
 	n   int
+
+	mu    sync.Mutex
+	procs []*process.Proc // all that were started; guarded by mu
 }
 
 func newFloodTestbed(ctx context.Context) *floodTestbed { return &floodTestbed{ctx: ctx} }
 
+// close stops what an experiment that was interrupted left running.
 func (r *floodTestbed) close() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, p := range r.procs {
+		select {
+		case <-p.Done(): // its number may be another program's by now
+		default:
+			p.Stop()
+		}
+	}
 	if r.dir != "" {
 		os.RemoveAll(r.dir)
 	}
@@ -86,9 +100,13 @@ func (r *floodTestbed) Start(manager string) (_ experiment.Flooded, err error) {
 // serve starts the simulator with f.
 func (r *floodTestbed) serve(f *fabric.Fabric) (_ *flooded, err error) {
 	if r.dir == "" {
-		if r.dir, err = os.MkdirTemp("", "heddle-flood-"); err != nil {
+		dir, err := os.MkdirTemp("", "heddle-flood-")
+		if err != nil {
 			return nil, err
 		}
+		r.mu.Lock()
+		r.dir = dir
+		r.mu.Unlock()
 	}
 	self, err := os.Executable()
 	if err != nil {
@@ -140,6 +158,9 @@ func (s *flooded) run(ready string, env []string, name string, args ...string) e
 		return err
 	}
 	s.procs = append(s.procs, p)
+	s.testbed.mu.Lock()
+	s.testbed.procs = append(s.testbed.procs, p)
+	s.testbed.mu.Unlock()
 	return p.WaitFor(ready, startLimit)
 }
 

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -10,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"heddle/lab/experiment"
+	"heddle/report"
 )
 
 func newLab() *cobra.Command {
@@ -195,7 +198,7 @@ func (o *labRun) run(cmd *cobra.Command, name string) error {
 	if tty.shows {
 		o.Progress = tty.show
 	}
-	r, err := e.Run(o.Options)
+	r, err := untilInterrupt(cmd.Context(), func() (*report.Report, error) { return e.Run(o.Options) })
 	tty.clear()
 	if err != nil {
 		return err
@@ -214,4 +217,27 @@ func (o *labRun) run(cmd *cobra.Command, name string) error {
 		return r.JSON(cmd.OutOrStdout())
 	}
 	return r.Text(cmd.OutOrStdout())
+}
+
+// errInterrupted ends the command with exit status 1.
+var errInterrupted = errors.New("interrupted; no results were written")
+
+// untilInterrupt runs an experiment, which computes for minutes and looks at no context, and returns
+// without waiting for its end when ctx is done: the program then ends.
+func untilInterrupt(ctx context.Context, run func() (*report.Report, error)) (*report.Report, error) {
+	type result struct {
+		report *report.Report
+		err    error
+	}
+	done := make(chan result, 1)
+	go func() {
+		r, err := run()
+		done <- result{r, err}
+	}()
+	select {
+	case x := <-done:
+		return x.report, x.err
+	case <-ctx.Done():
+		return nil, errInterrupted
+	}
 }

@@ -259,7 +259,7 @@ const shownLIDs = 20
 func printPlan(w io.Writer, p *sm.Plan, f *sm.Forecast) error {
 	v := planJSON(p)
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	row := func(k, f string, a ...any) { fmt.Fprintf(t, "%s\t%s\n", k, fmt.Sprintf(f, a...)) }
+	row := func(k, f string, a ...any) { fmt.Fprintf(t, "%s\t%s\n", k, plain(fmt.Sprintf(f, a...))) }
 	row("found", "%d switches, %d CAs, %d links", v.Switches, v.CAs, v.Links)
 	if v.Master != "" {
 		row("master now", "%s (LID %d, priority %d)", v.Master, p.Master.LID, p.Master.Priority)

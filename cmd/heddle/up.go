@@ -42,9 +42,9 @@ func newUp() *cobra.Command {
 it, and serves the API and the status page on 127.0.0.1:7480. Prints SUBNET UP.
 
 Hosts send a little, so that counters move (--traffic). Real tools can attach to
-the simulated subnet while it runs, by ibsim-run and
-'heddle attach', under the name of --socket. Commands on
-standard input take links and nodes down and up ('help' lists them).`,
+the simulated subnet while it runs, by ibsim-run and 'heddle attach', under the
+name of --socket. Commands on standard input take links and nodes down and up
+('help' lists them).`,
 		Example: `  heddle up
   heddle up --topo torus,8x8 --engine updn
   echo 'node down "S-1-3"' | heddle up --netlist tree.net`,
