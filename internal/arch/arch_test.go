@@ -61,7 +61,8 @@ var rules = []rule{
 	{"qos", []string{"partition", "ib/..."}, true, "a policy uses wire values and does not depend on the SA"},
 	{"subnet", []string{"partition", "route", "fabric", "ib/..."}, true, "the published state does not depend on its producers"},
 	{"store", []string{"ib/..."}, true, "persistent state consists of wire values"},
-	{"store/boltdb", []string{"store", "ib/..."}, false, "an edge: the file of a store"},
+	{"store/journal", []string{"store", "ib/..."}, true, "entries are values, independent of who writes or copies them"},
+	{"store/boltdb", []string{"store", "store/journal", "ib/..."}, false, "an edge: the file of a store"},
 	{"sm", []string{"sm/...", "subnet", "partition", "store", "route/...", "mad", "fabric", "ib/..."}, true, "the manager is a core and imports no edge"},
 	{"sm/absent", []string{"sm/env", "sm/lid", "sm/notice", "sm/topo", "sm/vport", "sm/work", "subnet", "mad", "ib/..."}, true, "absent nodes: discovery and light sweeps report silence, and decide nothing about it"},
 	{"sm/agenda", []string{"sm/env", "sm/notice", "subnet", "mad", "ib/..."}, true, "what the next sweep is to do is collected from all parts, independent of how it is done"},
@@ -159,8 +160,7 @@ var algorithms = []string{"internal/heap", "internal/toposort"}
 // testSupport are packages that no program may contain.
 var testSupport = []string{
 	"internal/abitest", "internal/fabrictest", "internal/ibtools", "internal/installtest", "internal/madtest",
-	"internal/need", "internal/reporttest", "internal/routetest", "internal/settingstest", "internal/storetest", "internal/vmtest", "internal/wiretest",
-	"internal/need", "internal/routetest", "internal/settingstest", "internal/snaptest", "internal/storetest", "internal/vmtest", "internal/wiretest",
+	"internal/need", "internal/reporttest", "internal/routetest", "internal/settingstest", "internal/snaptest", "internal/storetest", "internal/vmtest", "internal/wiretest",
 	"sm/env/envtest",
 }
 

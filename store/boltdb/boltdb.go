@@ -18,14 +18,15 @@ import (
 
 	"heddle/ib"
 	"heddle/store"
+	"heddle/store/journal"
 )
 
 // FileName is the store's file in a state directory.
 const FileName = "heddle.db"
 
-// formatVersion is the version written. Version 1 had no records; opening such
-// a file upgrades it.
-const formatVersion = 2
+// formatVersion is the version written. Version 1 had no records, version 2 no
+// journal; opening such a file upgrades it.
+const formatVersion = 3
 
 var (
 	bucketMeta      = []byte("meta")
@@ -33,7 +34,10 @@ var (
 	bucketMKeys     = []byte("guid2mkey")
 	bucketNeighbors = []byte("neighbors")
 	bucketRecords   = []byte("records")
+	bucketJournal   = []byte("journal")
 	keyVersion      = []byte("version")
+	keyBegin        = []byte("begin")
+	keyNote         = []byte("note")
 
 	castagnoli = crc32.MakeTable(crc32.Castagnoli)
 )
@@ -59,12 +63,13 @@ func (e *CorruptError) Error() string {
 // Unwrap returns the cause.
 func (e *CorruptError) Unwrap() error { return e.Err }
 
-// DB is a store.Store in one bbolt file of mode 0600. Every Apply is one synced
+// DB is a journal.Store in one bbolt file of mode 0600. Every Apply is one synced
 // transaction.
 type DB struct {
 	db     *bolt.DB
 	path   string
 	closed atomic.Bool
+	log    log // used in transactions that write only, which exclude each other
 }
 
 // Open opens or creates the store file at path. It waits up to a second for
@@ -169,6 +174,9 @@ func (b *DB) init(fresh, readOnly bool) error {
 				return err
 			}
 		}
+		if _, err := tx.CreateBucketIfNotExists(bucketJournal); err != nil {
+			return err
+		}
 		return tx.Bucket(bucketMeta).Put(keyVersion, []byte{formatVersion})
 	})
 }
@@ -196,22 +204,16 @@ func (b *DB) check(tx *bolt.Tx) (version byte, err error) {
 			return 0, &CorruptError{Path: b.path, What: fmt.Sprintf("it has no bucket %s", e.bucket)}
 		}
 	}
+	if v[0] >= 3 && tx.Bucket(bucketJournal) == nil {
+		return 0, &CorruptError{Path: b.path, What: "it has no bucket journal"}
+	}
 	return v[0], nil
 }
 
 // Load implements Store.
-func (b *DB) Load() (st *store.State, err error) {
-	if b.closed.Load() {
-		return nil, store.ErrClosed
-	}
-	defer func() {
-		if r := recover(); r != nil {
-			st, err = nil, &CorruptError{Path: b.path, What: fmt.Sprint(r)}
-		}
-	}()
-	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true)) // pages beyond the end of a cut-off file
+func (b *DB) Load() (*store.State, error) {
 	out := &store.State{}
-	err = b.db.View(func(tx *bolt.Tx) error {
+	err := b.view(func(tx *bolt.Tx) error {
 		for i := range entryKinds {
 			if err := b.scan(tx, &entryKinds[i], out); err != nil {
 				return err
@@ -220,9 +222,23 @@ func (b *DB) Load() (st *store.State, err error) {
 		return nil
 	})
 	if err != nil {
-		return nil, b.ended(err)
+		return nil, err
 	}
 	return out, nil
+}
+
+// view runs one transaction that reads. bbolt panics on some kinds of damage.
+func (b *DB) view(f func(tx *bolt.Tx) error) (err error) {
+	if b.closed.Load() {
+		return store.ErrClosed
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			err = &CorruptError{Path: b.path, What: fmt.Sprint(r)}
+		}
+	}()
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true)) // pages beyond the end of a cut-off file
+	return b.ended(b.db.View(f))
 }
 
 func guid(b []byte) ib.GUID { return ib.GUID(binary.BigEndian.Uint64(b)) }
@@ -323,42 +339,67 @@ func (b *DB) Apply(ops []store.Op) error {
 	if len(ops) == 0 {
 		return nil
 	}
-	err := b.db.Update(func(tx *bolt.Tx) error {
-		lids, mkeys, nbrs, recs := tx.Bucket(bucketLIDs), tx.Bucket(bucketMKeys), tx.Bucket(bucketNeighbors), tx.Bucket(bucketRecords)
-		var err error
-		for i := range ops {
-			o := &ops[i]
-			k := binary.BigEndian.AppendUint64(nil, uint64(o.GUID))
-			switch o.Kind {
-			case store.PutLID:
-				err = put(lids, k, append(binary.BigEndian.AppendUint16(nil, uint16(o.LID)), o.LMC))
-			case store.DeleteLID:
-				err = lids.Delete(k)
-			case store.PutMKey:
-				err = put(mkeys, k, binary.BigEndian.AppendUint64(nil, uint64(o.MKey)))
-			case store.DeleteMKey:
-				err = mkeys.Delete(k)
-			case store.PutNeighbor:
-				err = put(nbrs, append(k, o.Port), binary.BigEndian.AppendUint64(nil, uint64(o.Peer)))
-			case store.DeleteNeighbor:
-				err = nbrs.Delete(append(k, o.Port))
-			case store.PutRecord:
-				r := &o.Record
-				v := append(make([]byte, 0, len(r.Value)+4), r.Value...) // bbolt keeps it until the end
-				err = put(recs, recordEntry(r), v)
-			case store.DeleteRecord:
-				err = recs.Delete(recordEntry(&o.Record))
-			}
-			if err != nil {
-				return err
-			}
+	return b.update(func(tx *bolt.Tx) error {
+		last, err := b.last(tx)
+		if err != nil {
+			return err
 		}
-		return nil
+		e := journal.Entry{Mark: journal.Mark{Term: last.Term, Number: last.Number + 1}, Wall: time.Now().UnixNano(), Ops: ops}
+		if err := b.add(tx, &e); err != nil {
+			return err
+		}
+		return carryOut(tx, ops)
 	})
-	if err = b.ended(err); err != nil && err != store.ErrClosed {
+}
+
+// update runs one transaction that writes.
+func (b *DB) update(f func(tx *bolt.Tx) error) error {
+	if b.closed.Load() {
+		return store.ErrClosed
+	}
+	err := b.ended(b.db.Update(f))
+	if err == nil {
+		b.log.committed()
+		return nil
+	}
+	b.log.known = false
+	if err != store.ErrClosed {
 		err = fmt.Errorf("store: writing %s: %w", b.path, err)
 	}
 	return err
+}
+
+func carryOut(tx *bolt.Tx, ops []store.Op) error {
+	lids, mkeys, nbrs, recs := tx.Bucket(bucketLIDs), tx.Bucket(bucketMKeys), tx.Bucket(bucketNeighbors), tx.Bucket(bucketRecords)
+	var err error
+	for i := range ops {
+		o := &ops[i]
+		k := binary.BigEndian.AppendUint64(nil, uint64(o.GUID))
+		switch o.Kind {
+		case store.PutLID:
+			err = put(lids, k, append(binary.BigEndian.AppendUint16(nil, uint16(o.LID)), o.LMC))
+		case store.DeleteLID:
+			err = lids.Delete(k)
+		case store.PutMKey:
+			err = put(mkeys, k, binary.BigEndian.AppendUint64(nil, uint64(o.MKey)))
+		case store.DeleteMKey:
+			err = mkeys.Delete(k)
+		case store.PutNeighbor:
+			err = put(nbrs, append(k, o.Port), binary.BigEndian.AppendUint64(nil, uint64(o.Peer)))
+		case store.DeleteNeighbor:
+			err = nbrs.Delete(append(k, o.Port))
+		case store.PutRecord:
+			r := &o.Record
+			v := append(make([]byte, 0, len(r.Value)+4), r.Value...) // bbolt keeps it until the end
+			err = put(recs, recordEntry(r), v)
+		case store.DeleteRecord:
+			err = recs.Delete(recordEntry(&o.Record))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // recordEntry is the key of a record in its bucket.

@@ -80,8 +80,12 @@ func TestFormat(t *testing.T) {
 	if err := db.View(func(tx *bolt.Tx) error {
 		return tx.ForEach(func(name []byte, b *bolt.Bucket) error {
 			return b.ForEach(func(k, v []byte) error {
-				if string(name) == "meta" {
+				switch string(name) {
+				case "meta":
 					got["meta "+string(k)] = hex.EncodeToString(v)
+					return nil
+				case "journal":
+					got["journal "+hex.EncodeToString(k)] = hex.EncodeToString(v[:8])
 					return nil
 				}
 				n := len(v) - 4
@@ -96,7 +100,8 @@ func TestFormat(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := map[string]string{
-		"meta version":                 "02",
+		"meta version":                 "03",
+		"journal 0000000000000001":     "010000000000006b", // journal.Append, of 107 bytes
 		"guid2lid 0002c90300a1b2c3":    "1234" + "02",      // LID, LMC
 		"guid2mkey 0002c90300a1b2c3":   "8877665544332211", // M_Key
 		"neighbors 0002c9020000000124": "0002c90300a1b2c3", // port 36 = 0x24: port GUID behind it
@@ -109,7 +114,7 @@ func TestFormat(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, w := range []string{boltdb.FileName, "`meta`", "`guid2lid`", "`guid2mkey`", "`neighbors`", "mode 0600", "`records`", "CRC-32C", "1 byte: 2"} {
+	for _, w := range []string{boltdb.FileName, "`meta`", "`guid2lid`", "`guid2mkey`", "`neighbors`", "mode 0600", "`records`", "CRC-32C", "1 byte: 3", "`journal`", "`begin`", "`note`"} {
 		if !bytes.Contains(doc, []byte(w)) {
 			t.Errorf("docs/format/store.md does not say %q", w)
 		}
@@ -244,12 +249,12 @@ func TestDamagedEntry(t *testing.T) {
 }
 
 func TestOtherVersion(t *testing.T) {
-	for v, want := range map[string]string{"\x03": "format 3", "\x00": "format 0", "": "no format version", "\x01\x01": "no format version"} {
+	for v, want := range map[string]string{"\x04": "format 4", "\x00": "format 0", "": "no format version", "\x01\x01": "no format version"} {
 		path := some(t)
 		edit(t, path, func(tx *bolt.Tx) error { return tx.Bucket([]byte("meta")).Put([]byte("version"), []byte(v)) })
 		refused(t, path, want)
 	}
-	for _, b := range []string{"meta", "guid2lid", "guid2mkey", "neighbors", "records"} {
+	for _, b := range []string{"meta", "guid2lid", "guid2mkey", "neighbors", "records", "journal"} {
 		path := some(t)
 		edit(t, path, func(tx *bolt.Tx) error { return tx.DeleteBucket([]byte(b)) })
 		refused(t, path, "no bucket "+b)
@@ -287,7 +292,7 @@ func version1(t *testing.T) string {
 }
 
 // TestMigration: a reader sees the contents of a version 1 file without changing it;
-// opening it upgrades it to version 2.
+// opening it upgrades it to version 3.
 func TestMigration(t *testing.T) {
 	path := version1(t)
 	before, err := os.ReadFile(path)
@@ -325,7 +330,7 @@ func TestMigration(t *testing.T) {
 		t.Errorf("read %+v, %v", st, err)
 	}
 	edit(t, path, func(tx *bolt.Tx) error {
-		if v := tx.Bucket([]byte("meta")).Get([]byte("version")); !bytes.Equal(v, []byte{2}) {
+		if v := tx.Bucket([]byte("meta")).Get([]byte("version")); !bytes.Equal(v, []byte{3}) {
 			t.Errorf("the version is %x", v)
 		}
 		return nil
