@@ -62,6 +62,7 @@ var rules = []rule{
 	{"subnet", []string{"partition", "route", "fabric", "ib/..."}, true, "the published state does not depend on its producers"},
 	{"store", []string{"ib/..."}, true, "persistent state consists of wire values"},
 	{"store/journal", []string{"store", "ib/..."}, true, "entries are values, independent of who writes or copies them"},
+	{"replica", []string{"store", "store/journal", "mad", "ib/..."}, true, "who may write is decided apart from disks, streams and the fabric"},
 	{"store/boltdb", []string{"store", "store/journal", "ib/..."}, false, "an edge: the file of a store"},
 	{"sm", []string{"sm/...", "subnet", "partition", "store", "route/...", "mad", "fabric", "ib/..."}, true, "the manager is a core and imports no edge"},
 	{"sm/absent", []string{"sm/env", "sm/lid", "sm/notice", "sm/topo", "sm/vport", "sm/work", "subnet", "mad", "ib/..."}, true, "absent nodes: discovery and light sweeps report silence, and decide nothing about it"},

@@ -1,0 +1,395 @@
+package replica
+
+import (
+	"errors"
+	"slices"
+
+	"heddle/mad"
+	"heddle/store/journal"
+)
+
+// What an active manager keeps and sends at once.
+const (
+	recentEntries = 1024    // entries kept in memory for the standby
+	sendAhead     = 1024    // entries sent and not acknowledged
+	readSize      = 1 << 20 // bytes read from the journal at once
+	joinLag       = 64      // entries that a standby may lack when the pairing begins
+)
+
+var errStall = errors.New("the disk takes too long")
+
+// active appends to the journal.
+type active struct {
+	granted bool
+	alone   bool // entries count without the peer
+	going   bool // alone is being written down
+	over    bool // it took over from a paired standby's place; no pairing has begun since
+	fenced  bool // as rule 5 wants
+	lapse   mad.Time
+
+	// The standby.
+	open   bool   // its stream
+	met    *Hello // what it said
+	sent   uint64 // number of the last entry that was sent; 0: not known where it stands
+	acked  uint64
+	busy   bool // the disk reads for it
+	joined bool // entries count on both from here on: the pairing is written down or being so
+	noted  bool // it is written down
+	paired bool // the offer was sent
+
+	pairBoot, pairConn uint64 // start and stream of the standby that the offer went or may go to
+
+	waiting []waiting
+	size    int
+	recent  []journal.Entry
+	newest  uint64 // number of the last entry that was given to the disk
+	failing int    // entries at the disk that fail, because one before them did
+	handing bool
+	handWhy Why
+	handAt  mad.Time
+}
+
+// waiting is a change that does not count yet.
+type waiting struct {
+	id     uint64
+	number uint64
+	size   int
+}
+
+// begin prepares for a term that starts.
+func (a *active) begin(c *Core, why Why, spare bool, lapse mad.Time) {
+	*a = active{over: spare, lapse: lapse, open: a.open}
+	if a.open {
+		c.out.Hangup, a.open = true, false // the standby begins anew with this term
+	}
+}
+
+// grant begins the term.
+func (a *active) grant(c *Core, why Why) {
+	a.granted, a.alone, c.aborted = true, c.note.alone, false
+	c.out.Grant = &Grant{Why: why, Stale: why == WhyStale || why == WhyAsked}
+	c.nextSign = c.now
+	c.tell(Notice{Kind: NoticeActive, Why: why, Mark: c.last})
+}
+
+func (a *active) stop(c *Core) {
+	for _, w := range a.waiting {
+		c.out.Done = append(c.out.Done, Done{w.id, ErrSuperseded})
+	}
+	if a.open {
+		c.out.Hangup = true
+	}
+	*a = active{}
+}
+
+func (a *active) opened(c *Core) { a.open, a.met = true, nil }
+
+func (a *active) closed() {
+	a.open, a.met, a.sent, a.busy, a.paired = false, nil, 0, false, false
+}
+
+// change appends what a manager asks for.
+func (c *Core) change(ev Change) {
+	a := &c.active
+	var err error
+	switch {
+	case c.role != Active || !a.granted:
+		err = ErrStandby
+	case a.handing:
+		err = ErrBusy
+	case a.size >= c.cfg.Waiting, a.failing > 0:
+		err = ErrBusy
+	}
+	if err != nil {
+		c.out.Done = append(c.out.Done, Done{ev.ID, err})
+		return
+	}
+	a.append(c, &journal.Entry{Ops: ev.Ops}, &ev.ID)
+}
+
+// append gives an entry to the disk and to the standby. The first entry of a term has no ID.
+func (a *active) append(c *Core, e *journal.Entry, id *uint64) {
+	e.Mark = journal.Mark{Term: c.term, Number: c.tail.Number + 1}
+	if id != nil {
+		n := 64
+		for i := range e.Ops {
+			n += 32 + len(e.Ops[i].Record.Key) + len(e.Ops[i].Record.Value)
+		}
+		a.waiting = append(a.waiting, waiting{*id, e.Number, n})
+		a.size += n
+	}
+	c.tail, a.newest = e.Mark, e.Number
+	c.order(Append{*e}, func(d Did) { a.wrote(c, e.Mark, d.Err) })
+	a.recent = append(a.recent, *e)
+	if n := len(a.recent) - recentEntries; n > 0 {
+		a.recent = slices.Delete(a.recent, 0, n)
+	}
+}
+
+// wrote takes the disk's answer about an entry.
+func (a *active) wrote(c *Core, m journal.Mark, err error) {
+	if err == nil {
+		c.last = m
+		return
+	}
+	c.tail = c.last
+	if c.role != Active || c.term != m.Term {
+		return
+	}
+	if a.failing > 0 {
+		a.failing--
+		return
+	}
+	c.tell(Notice{Kind: NoticeDisk, Err: err, Mark: m})
+	switch {
+	case !a.granted:
+		c.stepBack(WhyDisk)
+	case a.alone:
+		// The entries after this one fail too.
+		for _, w := range a.waiting {
+			if w.number >= m.Number {
+				c.out.Done = append(c.out.Done, Done{w.id, err})
+				a.size -= w.size
+			}
+		}
+		a.waiting = slices.DeleteFunc(a.waiting, func(w waiting) bool { return w.number >= m.Number })
+		a.recent = slices.DeleteFunc(a.recent, func(e journal.Entry) bool { return e.Number >= m.Number })
+		a.failing = int(a.newest - m.Number)
+	default:
+		// The peer may have what this disk has not, and an entry of the same number must not
+		// be made twice.
+		a.yield(c, WhyDisk)
+	}
+}
+
+func (a *active) fence(c *Core, ev Fenced) {
+	if c.role == Active && a.over {
+		a.fenced = ev.Unreachable || c.now < a.lapse
+	}
+}
+
+// hello begins to send to a standby.
+func (a *active) hello(c *Core, m Hello) {
+	if !a.open {
+		return
+	}
+	a.met = &m
+	a.sent, a.acked, a.busy, a.paired = 0, 0, false, false
+}
+
+func (a *active) ack(c *Core, m Ack) {
+	if c.role == Active && a.met != nil && m.Term == c.term && m.Number <= a.sent {
+		a.acked = max(a.acked, m.Number)
+	}
+}
+
+func (a *active) think(c *Core) {
+	if !c.port && a.granted && !a.handing {
+		a.handover(c, WhyPort)
+	}
+	a.feed(c)
+	a.join(c)
+	a.leave(c)
+	if c.role != Active {
+		return
+	}
+	a.count(c)
+	a.handOver(c)
+}
+
+// count answers the changes whose entries count.
+func (a *active) count(c *Core) {
+	n := 0
+	for _, w := range a.waiting {
+		if w.number > c.last.Number || !a.alone && w.number > a.acked {
+			break
+		}
+		c.out.Done = append(c.out.Done, Done{w.id, nil})
+		a.size -= w.size
+		n++
+	}
+	a.waiting = slices.Delete(a.waiting, 0, n)
+}
+
+// feed sends the standby what it lacks.
+func (a *active) feed(c *Core) {
+	if !a.open || a.met == nil || a.busy || !a.granted {
+		return
+	}
+	if a.sent == 0 {
+		a.place(c)
+		return
+	}
+	end := c.last.Number
+	if a.joined {
+		end = c.tail.Number // both disks write at the same time
+	}
+	if a.sent >= end || a.sent-a.acked >= sendAhead {
+		return
+	}
+	if len(a.recent) > 0 && a.recent[0].Number <= a.sent+1 {
+		i := int(a.sent + 1 - a.recent[0].Number)
+		n := min(int(end-a.sent), int(sendAhead-(a.sent-a.acked)))
+		a.send(c, slices.Clone(a.recent[i:i+n]))
+		return
+	}
+	if a.sent >= c.last.Number {
+		return
+	}
+	a.read(c, a.sent+1, readSize, func(d Did) {
+		if d.Err != nil || len(d.Entries) == 0 {
+			a.snapshot(c)
+			return
+		}
+		a.send(c, d.Entries)
+	})
+}
+
+func (a *active) send(c *Core, list []journal.Entry) {
+	c.out.Sends = append(c.out.Sends, Entries{Term: c.term, List: list})
+	a.sent = list[len(list)-1].Number
+}
+
+// place finds out whether the standby's last entry is one of this journal.
+func (a *active) place(c *Core) {
+	had := a.met.Last
+	if had.Number == 0 || had.Number > c.last.Number {
+		if had.Number <= c.last.Number || len(c.disk) == 0 {
+			a.snapshot(c)
+		}
+		return
+	}
+	a.read(c, had.Number, 1, func(d Did) {
+		if d.Err == nil && len(d.Entries) > 0 && d.Entries[0].Mark == had {
+			a.sent, a.acked = had.Number, had.Number
+			return
+		}
+		a.snapshot(c)
+	})
+}
+
+// read reads the journal for the standby of now.
+func (a *active) read(c *Core, from uint64, size int, then func(Did)) {
+	a.busy = true
+	met := a.met
+	c.order(ReadEntries{From: from, Size: size}, func(d Did) {
+		if c.role == Active && a.met == met {
+			a.busy = false
+			then(d)
+		}
+	})
+}
+
+func (a *active) snapshot(c *Core) {
+	a.busy = true
+	met := a.met
+	c.order(ReadState{}, func(d Did) {
+		if c.role != Active || a.met != met {
+			return
+		}
+		a.busy = false
+		if d.Err != nil {
+			c.tell(Notice{Kind: NoticeDisk, Err: d.Err})
+			c.out.Hangup = true
+			a.closed()
+			return
+		}
+		c.out.Sends = append(c.out.Sends, Snapshot{Term: c.term, At: d.Mark, State: d.State})
+		a.sent, a.acked = d.Mark.Number, 0
+	})
+}
+
+// join begins a pairing with a standby that lacks little, and offers it when it lacks nothing.
+func (a *active) join(c *Core) {
+	if !a.open || a.met == nil || a.sent == 0 || a.going || a.acked == 0 || c.tail.Number-a.acked > joinLag {
+		return
+	}
+	if !a.joined {
+		// From here on nothing counts on this manager alone.
+		a.joined, a.noted, a.alone = true, false, false
+		c.note.pair++
+		c.note.alone, c.note.common = false, a.acked
+		a.pairBoot, a.pairConn = a.met.Boot, a.met.Conn
+		a.over = false
+		pair := c.note.pair
+		c.remember(func() { a.noted = a.joined && c.note.pair == pair })
+		c.nextSign = c.now
+	}
+	if a.noted && !a.paired && a.acked > 0 {
+		if a.pairBoot != a.met.Boot || a.pairConn != a.met.Conn {
+			// Another stream: the standby may have accepted the old offer, so a new one begins.
+			a.joined = false
+			a.join(c)
+			return
+		}
+		a.paired = true
+		c.out.Sends = append(c.out.Sends, Pair{Term: c.term, ID: c.note.pair, Mark: c.note.common})
+		c.tell(Notice{Kind: NoticePaired, Mark: c.last})
+	}
+}
+
+// leave goes alone when a rule permits it.
+func (a *active) leave(c *Core) {
+	if !a.granted || a.alone || a.going || !a.may(c) {
+		return
+	}
+	a.going, a.joined, a.noted, a.paired = true, false, false, false
+	a.goAlone(c)
+}
+
+func (a *active) goAlone(c *Core) {
+	c.note.alone, c.note.common = true, max(c.note.common, a.acked)
+	term := c.term
+	c.remember(func() {
+		if c.role == Active && c.term == term && a.going {
+			a.going, a.alone, a.over = false, true, false
+			c.nextSign = c.now
+			c.tell(Notice{Kind: NoticeAlone, Mark: c.last})
+		}
+	})
+}
+
+// may reports whether a paired manager may go alone: rules 2 and 5.
+func (a *active) may(c *Core) bool {
+	p := &c.peer
+	if a.over {
+		if c.heard && !p.Active && p.Term == c.term {
+			return true // the old active manager knows this term
+		}
+	} else if c.heard && (p.Boot > a.pairBoot || p.Boot == a.pairBoot && !p.Paired && p.Left >= a.pairConn) {
+		return true // it left, or started anew
+	}
+	silence := c.silence()
+	if !c.past(silence, c.cfg.Alone) {
+		return false
+	}
+	r, ok := c.look(silence.Add(c.cfg.Alone))
+	return ok && r.Port && r.Fabr && r.Mine && (!a.over || a.fenced)
+}
+
+// handover asks for the end of this term.
+func (a *active) handover(c *Core, why Why) {
+	if c.role == Active && a.granted && !a.handing {
+		a.handing, a.handWhy, a.handAt = true, why, c.now
+	}
+}
+
+// handOver stops when the standby is paired and nothing waits for it.
+func (a *active) handOver(c *Core) {
+	switch {
+	case !a.handing:
+	case c.past(a.handAt, c.cfg.Alone):
+		a.handing = false // the standby does not come: go on
+	case a.paired && c.peer.Paired && c.peer.Pair == c.note.pair && c.peer.PortOK && len(a.waiting) == 0:
+		a.yield(c, a.handWhy)
+	}
+}
+
+// yield gives the term up to the paired standby.
+func (a *active) yield(c *Core, why Why) {
+	id, term := c.note.pair, c.term
+	c.out.Sends = append(c.out.Sends, Over{Term: term, ID: id})
+	c.stepBack(why)
+	c.out.Hangup = false // Over is on its way
+	c.standby.yield, c.standby.pair = true, id
+}

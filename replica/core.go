@@ -1,0 +1,377 @@
+package replica
+
+import (
+	"slices"
+	"time"
+
+	"heddle/mad"
+	"heddle/store/journal"
+)
+
+// signsKept is how many of the last signs a standby remembers the times of.
+const signsKept = 64
+
+// Core decides for one manager of a pair. It belongs to the goroutine that calls Step.
+type Core struct {
+	cfg Config
+	now mad.Time
+	out *Output
+
+	ready bool // the start is written down
+	role  Role
+	note  note // as last written or being written
+	term  journal.Term
+	tail  journal.Mark // the last entry that was given to the disk
+	last  journal.Mark // the last durable entry
+	// aborted: the last entry is the first one of a term that did not begin. The one before is had.
+	aborted bool
+	had     journal.Mark
+	port    bool // this manager's port is active
+	disk    []pending
+	probe   probe
+
+	// Signs.
+	seq      uint64
+	nextSign mad.Time
+	sentAt   [signsKept]mad.Time // by seq
+	peer     Sign                // the latest
+	heard    bool                // there was one since the start
+	heardAt  [2]mad.Time         // by channel; the start if none
+	missed   bool                // a request in band got no answer since the last sign
+
+	standby standby
+	active  active
+}
+
+// pending is a command at the disk, and what its answer means.
+type pending struct {
+	since mad.Time
+	then  func(Did)
+}
+
+// probe is the last look at the fabric.
+type probe struct {
+	asked  bool // and not answered
+	have   bool
+	result Probed
+}
+
+// New returns a core that waits for Start.
+func New(cfg Config) *Core { return &Core{cfg: cfg, port: true} }
+
+// Role says what the manager does.
+func (c *Core) Role() Role { return c.role }
+
+// Step takes one event. It appends to out, which the caller has Reset.
+func (c *Core) Step(now mad.Time, ev Event, out *Output) {
+	c.now, c.out = now, out
+	switch ev := ev.(type) {
+	case Start:
+		c.start(ev)
+	case Did:
+		c.did(ev)
+	case Heard:
+		c.hear(ev)
+	case Unanswered:
+		c.missed = true
+	case Opened:
+		c.opened(ev.Mine)
+	case Closed:
+		c.closed(ev.Mine)
+	case Received:
+		c.receive(ev.Message)
+	case Change:
+		c.change(ev)
+	case Probed:
+		c.probe.asked, c.probe.have, c.probe.result = false, true, ev
+	case Fenced:
+		c.active.fence(c, ev)
+	case Challenged:
+		c.stepBack(WhyChallenged)
+	case Port:
+		c.port = ev.Active
+		c.nextSign = now
+	case Handover:
+		c.active.handover(c, WhyHandover)
+	case Takeover:
+		c.standby.asked = c.role == Standby
+	case Timer:
+	}
+	switch {
+	case c.ready:
+		c.think()
+	case c.note.boot > 0 && c.nextSign <= now:
+		c.begin()
+	}
+	if !c.ready {
+		c.due(c.nextSign)
+	}
+	c.out = nil
+}
+
+func (c *Core) start(ev Start) {
+	n, err := decodeNote(ev.Note)
+	if err != nil {
+		c.tell(Notice{Kind: NoticeDisk, Err: err})
+		return // never ready: the shell has checked the note
+	}
+	c.note = n
+	c.last, c.tail = ev.Last, ev.Last
+	c.learn(n.term)
+	c.learn(ev.Last.Term)
+	if ev.Begin != nil && n.began != ev.Last.Term {
+		c.aborted, c.had = true, ev.Begin.Had
+	}
+	c.heardAt = [2]mad.Time{c.now, c.now}
+	c.standby.wasAlone = n.alone
+	c.standby.pair = n.pair
+	c.note.boot++
+	c.begin()
+}
+
+// begin writes the start down. A disk that fails is asked again.
+func (c *Core) begin() {
+	c.nextSign = mad.Never
+	c.note.term = c.term
+	c.order(SetNote{c.note.encode()}, func(d Did) {
+		c.ready, c.nextSign = d.Err == nil, c.now
+		if d.Err != nil {
+			c.tell(Notice{Kind: NoticeDisk, Err: d.Err})
+			c.nextSign = c.now.Add(c.cfg.Look)
+		}
+	})
+}
+
+// think does what is due.
+func (c *Core) think() {
+	if c.role == Active {
+		c.active.think(c)
+	} else {
+		c.standby.think(c)
+	}
+	if c.nextSign <= c.now {
+		c.sign()
+	}
+	c.due(c.nextSign)
+}
+
+// due asks for a Timer at t, if that is to come.
+func (c *Core) due(t mad.Time) {
+	if t > c.now && t < c.out.Wake {
+		c.out.Wake = t
+	}
+}
+
+func (c *Core) tell(n Notice) { c.out.Notices = append(c.out.Notices, n) }
+
+// learn notes a term. A newer one than its own ends an active manager's.
+func (c *Core) learn(t journal.Term) {
+	if t.Compare(c.term) <= 0 {
+		return
+	}
+	c.term = t
+	if c.role == Active {
+		c.stepBack(WhySuperseded)
+	}
+}
+
+// order gives a command to the disk.
+func (c *Core) order(cmd Command, then func(Did)) {
+	c.out.Disk = append(c.out.Disk, cmd)
+	c.disk = append(c.disk, pending{c.now, then})
+}
+
+func (c *Core) did(ev Did) {
+	if len(c.disk) == 0 {
+		return
+	}
+	p := c.disk[0]
+	c.disk = slices.Delete(c.disk, 0, 1)
+	if len(c.disk) > 0 {
+		c.disk[0].since = c.now // the disk begins with it now
+	}
+	p.then(ev)
+}
+
+// remember writes the note and calls then when it is durable. A disk that cannot write it
+// makes a standby of an active manager.
+func (c *Core) remember(then func()) {
+	c.note.term = c.term
+	c.order(SetNote{c.note.encode()}, func(d Did) {
+		switch {
+		case d.Err == nil:
+			then()
+		case c.role == Active:
+			c.tell(Notice{Kind: NoticeDisk, Err: d.Err})
+			c.stepBack(WhyDisk)
+		default:
+			c.tell(Notice{Kind: NoticeDisk, Err: d.Err})
+		}
+	})
+}
+
+// silence is since when nothing was heard of the peer.
+func (c *Core) silence() mad.Time { return max(c.heardAt[Stream], c.heardAt[Fabric]) }
+
+// hear takes a sign. One that is older than the latest counts for nothing.
+func (c *Core) hear(ev Heard) {
+	s := ev.Sign
+	if s.Boot < c.peer.Boot || s.Boot == c.peer.Boot && s.Seq <= c.peer.Seq && c.heard {
+		// The other channel brought it before. It shows that this one works, if it is the latest.
+		if s.Boot == c.peer.Boot && s.Seq == c.peer.Seq {
+			c.heardAt[ev.Channel] = max(c.heardAt[ev.Channel], c.silence())
+		}
+		return
+	}
+	c.peer, c.heard, c.missed = s, true, false
+	c.heardAt[ev.Channel] = c.now
+	c.learn(s.Term)
+	if c.role == Standby {
+		c.standby.heard(c, &s)
+	}
+}
+
+// sign sends a sign of life.
+func (c *Core) sign() {
+	c.seq++
+	c.sentAt[c.seq%signsKept] = c.now
+	c.nextSign = c.now.Add(c.cfg.Every)
+	s := &Sign{
+		Boot: c.note.boot, Seq: c.seq, EchoBoot: c.peer.Boot, Echo: c.peer.Seq,
+		Term: c.term, Last: c.has(), Left: c.standby.left, PortOK: c.port,
+	}
+	if c.role == Active {
+		s.Active, s.Alone, s.Pair = true, c.active.alone, c.note.pair
+	} else {
+		s.Was, s.Pair, s.Paired, s.Yield = c.standby.wasAlone, c.standby.pair, c.standby.spare(c), c.standby.yield
+	}
+	c.out.Sign = s
+}
+
+func (c *Core) opened(mine bool) {
+	if mine {
+		c.standby.opened(c)
+	} else {
+		c.active.opened(c)
+	}
+}
+
+func (c *Core) closed(mine bool) {
+	if mine {
+		c.standby.closed(c)
+	} else {
+		c.active.closed()
+	}
+}
+
+func (c *Core) receive(m Message) {
+	switch m := m.(type) {
+	case Hello:
+		c.learn(m.Term)
+		c.active.hello(c, m)
+	case Ack:
+		c.active.ack(c, m)
+	case Refused:
+		c.learn(m.Term)
+	case Entries:
+		if c.current(m.Term) {
+			c.standby.entries(c, m)
+		}
+	case Snapshot:
+		if c.current(m.Term) {
+			c.standby.snapshot(c, m)
+		}
+	case Pair:
+		if c.current(m.Term) {
+			c.standby.offered(c, m)
+		}
+	case Over:
+		if c.current(m.Term) && c.standby.pair == m.ID {
+			c.standby.over = true
+		}
+	}
+}
+
+// current reports whether a message of the active manager belongs to the newest term.
+func (c *Core) current(t journal.Term) bool {
+	if !c.ready || c.role != Standby {
+		return false
+	}
+	c.learn(t)
+	if t.Compare(c.term) < 0 {
+		c.out.Sends = append(c.out.Sends, Refused{c.term})
+		return false
+	}
+	return true
+}
+
+// look returns the result of a look at the fabric that began at since or later, and was
+// answered now or a moment ago. It asks for one if there is none.
+func (c *Core) look(since mad.Time) (Probed, bool) {
+	p := &c.probe
+	if p.have && p.result.Begun >= since && c.now.Sub(p.result.Begun) <= 2*c.cfg.Every {
+		return p.result, true
+	}
+	if !p.asked {
+		p.asked, p.have = true, false
+		c.out.Probe = true
+	}
+	return Probed{}, false
+}
+
+// past reports whether d has passed since t, and asks for a Timer then if not.
+func (c *Core) past(t mad.Time, d time.Duration) bool {
+	c.due(t.Add(d))
+	return c.now >= t.Add(d)
+}
+
+// takeOver makes the manager active, in a new term. The term counts once its first entry and
+// the note are written. If not, the manager is as before, but for that entry.
+func (c *Core) takeOver(why Why) {
+	c.role = Active
+	spare := why == WhySilence || why == WhyHandover
+	lapse := c.standby.lease
+	c.had, c.aborted = c.has(), true
+	c.standby.stop(c)
+	c.term = c.term.Next(c.cfg.Me)
+	c.active.begin(c, why, spare, lapse)
+	c.active.append(c, &journal.Entry{Begin: &journal.Begin{Had: c.had, Reason: why.String()}}, nil)
+	c.note.began, c.note.alone = c.term, !spare
+	if spare {
+		c.note.common = c.had.Number
+	}
+	term := c.term
+	c.remember(func() {
+		if c.role == Active && c.term == term {
+			c.active.grant(c, why)
+		}
+	})
+	c.nextSign = c.now
+}
+
+// has is the last durable entry, without the first one of a term that did not begin.
+func (c *Core) has() journal.Mark {
+	if c.aborted {
+		return c.had
+	}
+	return c.last
+}
+
+// stepBack makes an active manager standby.
+func (c *Core) stepBack(why Why) {
+	if c.role != Active {
+		return
+	}
+	c.active.stop(c)
+	c.role = Standby
+	c.standby = standby{pair: c.note.pair, conn: c.standby.conn, left: c.standby.left}
+	if why == WhyDisk {
+		c.standby.rest = c.now.Add(c.cfg.Look)
+	}
+	c.note.alone = false
+	c.remember(func() {})
+	c.out.Yield = true
+	c.nextSign = c.now
+	c.heardAt[Stream] = max(c.heardAt[Stream], c.now) // the silence of before counts no more
+	c.tell(Notice{Kind: NoticeStandby, Why: why, Mark: c.last})
+}

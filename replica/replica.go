@@ -1,0 +1,348 @@
+// Package replica makes two managers remember one state: whatever one of them acknowledges is
+// durable on both, or the other one cannot act without it.
+//
+// A Core belongs to one manager of the pair. It decides which manager appends to the journal,
+// when an entry counts, and when the other manager may take over. It is pure: its shell writes
+// the disk, carries messages and signs, looks at the fabric and drives the subnet manager.
+//
+// # Rules
+//
+// One manager is active. It owns the term of the journal, which only it appends to. The other
+// one is standby and copies.
+//
+//  1. While the active manager is paired, an entry counts when it is durable on both disks.
+//  2. The active manager goes alone, so that entries count when they are durable on its own
+//     disk, in two cases only. The standby said that it left the pairing; or nothing was heard
+//     of it for Config.Alone, and a look at the fabric that began after that shows this port
+//     active, a switch that answers, and this manager as the SM of its own port. It writes down
+//     that it is alone before anything counts.
+//  3. The standby's pairing is a lease. Signs are numbered, and the active manager returns the
+//     highest number that it heard. The standby is paired until Config.Lease after it sent that
+//     sign. Lease is shorter than Alone, so the lease has ended before rule 2 can act.
+//  4. A paired standby takes over when it heard nothing for Config.Take on any channel, its
+//     port is active and a switch answers. It takes the next term, and writes that down first.
+//  5. A manager that took over makes itself the SM of the old one's port first of all. It goes
+//     alone by rule 2 only if that was done before its lease ended, or if that port cannot be
+//     reached. An active manager whose port names the other one is standby from then on. So of
+//     two managers on one fabric at most one goes alone.
+//  6. A standby that is not paired takes over after Config.Stale without a sign, and says that
+//     it may lack entries.
+//  7. Who hears of a newer term is standby from then on. Entries of an older term are refused.
+//  8. After a start a manager is standby. If it was alone before, it has all that was
+//     acknowledged, and may take over after Config.Look without a sign.
+//
+// Spans are of a clock that does not jump. Those of two managers may differ in speed by 10 %.
+package replica
+
+import (
+	"errors"
+	"time"
+
+	"heddle/ib"
+	"heddle/mad"
+	"heddle/store"
+	"heddle/store/journal"
+)
+
+// Config are the settings of a Core.
+type Config struct {
+	Me, Peer ib.GUID       // port GUIDs of the two managers
+	Every    time.Duration // between two signs
+	Take     time.Duration // silence after which a paired standby takes over
+	Alone    time.Duration // silence after which a paired active manager goes alone
+	Lease    time.Duration // how long a paired standby is paired after a sign that was echoed
+	Left     time.Duration // how long a standby without a stream stays paired while it hears signs
+	Stall    time.Duration // how long a write of a standby may take until it leaves the pairing
+	Look     time.Duration // silence after a start until a manager that was alone takes over
+	Stale    time.Duration // silence until a standby that is not paired takes over
+	Waiting  int           // bytes of changes that wait for the peer at most; more are ErrBusy
+}
+
+// Defaults returns the usual spans.
+func Defaults(me, peer ib.GUID) Config {
+	return Config{
+		Me: me, Peer: peer,
+		Every: 100 * time.Millisecond, Take: 400 * time.Millisecond,
+		Alone: 2 * time.Second, Lease: 1800 * time.Millisecond,
+		Left: 200 * time.Millisecond, Stall: 500 * time.Millisecond,
+		Look: time.Second, Stale: 10 * time.Second,
+		Waiting: 32 << 20,
+	}
+}
+
+// Role is what a manager does in the pair.
+type Role uint8
+
+const (
+	// Standby copies the journal.
+	Standby Role = iota
+	// Active appends to it.
+	Active
+)
+
+// Channel is a way on which signs come.
+type Channel uint8
+
+const (
+	// Stream is the TCP connection.
+	Stream Channel = iota
+	// Fabric is in band: SMInfo and datagrams of the vendor class.
+	Fabric
+)
+
+// Sign is a sign of life. It goes out on both channels.
+type Sign struct {
+	Boot uint64 // the sender's start; higher ones are later
+	Seq  uint64 // higher ones are later, since Boot
+	// Echo is the highest Seq that the sender heard, of the start EchoBoot.
+	EchoBoot, Echo uint64
+
+	Term   journal.Term // newest that the sender knows; its own if it is active
+	Last   journal.Mark // the last durable entry of a term that began
+	Active bool
+	Alone  bool   // it is active, and entries count without the peer
+	Was    bool   // it is not active, but was alone when it stopped: it has all entries that count
+	Pair   uint64 // active: the pairing that it offers; standby: the last one that it accepted
+	Paired bool   // it is standby, and the pairing holds on its side
+	Yield  bool   // it gave up being active for the pairing Pair
+	Left   uint64 // the highest number of a stream of its own that it has left
+	PortOK bool   // its port is active
+}
+
+// Message goes over a stream. A standby sends Hello and Ack on its own stream, and the active
+// manager sends the others on it.
+type Message interface{ message() }
+
+// Messages.
+type (
+	// Hello is the first message of a standby on a stream.
+	Hello struct {
+		Boot, Conn uint64 // Conn: the number of the stream, from 1; higher ones are later, since Boot
+		Last       journal.Mark
+		Term       journal.Term
+	}
+	// Refused answers a message of an older term.
+	Refused struct{ Term journal.Term }
+	// Entries are those after the last that the standby has.
+	Entries struct {
+		Term journal.Term
+		List []journal.Entry
+	}
+	// Snapshot replaces what the standby has.
+	Snapshot struct {
+		Term  journal.Term
+		At    journal.Mark
+		State *store.State
+	}
+	// Ack says that entries up to a number are durable.
+	Ack struct {
+		Term   journal.Term
+		Number uint64
+	}
+	// Pair offers a pairing to a standby that has the entries up to Mark: no later one counts
+	// without it.
+	Pair struct {
+		Term journal.Term
+		ID   uint64
+		Mark uint64
+	}
+	// Over makes the paired standby take over: the sender has stopped.
+	Over struct {
+		Term journal.Term
+		ID   uint64
+	}
+)
+
+func (Hello) message()    {}
+func (Refused) message()  {}
+func (Entries) message()  {}
+func (Snapshot) message() {}
+func (Ack) message()      {}
+func (Pair) message()     {}
+func (Over) message()     {}
+
+// Command is work for the disk. The shell carries commands out one by one, in order, and
+// answers each with Did.
+type Command interface{ command() }
+
+// Commands.
+type (
+	// Append calls journal.Store.Append.
+	Append struct{ Entry journal.Entry }
+	// SetNote calls journal.Store.SetNote.
+	SetNote struct{ Note []byte }
+	// ReadEntries calls journal.Store.Entries.
+	ReadEntries struct {
+		From uint64
+		Size int
+	}
+	// ReadState reads the state and its mark together.
+	ReadState struct{}
+	// Replace saves the entries after Fork beside the store, if there are any, and calls
+	// journal.Store.Replace.
+	Replace struct {
+		State *store.State
+		At    journal.Mark
+		Fork  uint64
+	}
+)
+
+func (Append) command()      {}
+func (SetNote) command()     {}
+func (ReadEntries) command() {}
+func (ReadState) command()   {}
+func (Replace) command()     {}
+
+// Event is an input of Core.Step.
+type Event interface{ event() }
+
+// Events.
+type (
+	// Start is the first event.
+	Start struct {
+		Last  journal.Mark
+		Begin *journal.Begin // of the last entry
+		Note  []byte
+	}
+	// Heard is a sign of the peer.
+	Heard struct {
+		Channel Channel
+		Sign    Sign
+	}
+	// Unanswered is a request in band to the peer's port that got no answer.
+	Unanswered struct{}
+	// Opened is a new stream. Mine: this manager made it, to copy the other one's journal.
+	// There is at most one of mine and one of the peer's.
+	Opened struct{ Mine bool }
+	// Closed is its end.
+	Closed struct{ Mine bool }
+	// Received is a message of a stream.
+	Received struct{ Message Message }
+	// Change asks for an entry. Output.Done answers it, in order of arrival.
+	Change struct {
+		ID  uint64
+		Ops []store.Op
+	}
+	// Did answers the oldest Command without an answer.
+	Did struct {
+		Err     error
+		Entries []journal.Entry // of ReadEntries
+		State   *store.State    // of ReadState
+		Mark    journal.Mark    // of ReadState
+	}
+	// Probed answers Output.Probe.
+	Probed struct {
+		Begun mad.Time // no earlier than the Probe
+		Port  bool     // this manager's port is active
+		Fabr  bool     // a switch answered
+		Mine  bool     // the port names this manager as its SM
+	}
+	// Fenced says that this manager is the SM of the peer's port, or that no way leads there.
+	Fenced struct{ Unreachable bool }
+	// Challenged says that the port named this manager as its SM, and names the peer now. The
+	// shell looks before it writes the SM of its port, and at least ten times in Config.Alone.
+	Challenged struct{}
+	// Port is a change of this manager's port.
+	Port struct{ Active bool }
+	// Handover asks an active manager to stop, and the paired standby to take over.
+	Handover struct{}
+	// Takeover asks a standby that is not paired to take over.
+	Takeover struct{}
+	// Timer is the time that Output.Wake named.
+	Timer struct{}
+)
+
+func (Start) event()      {}
+func (Heard) event()      {}
+func (Unanswered) event() {}
+func (Opened) event()     {}
+func (Closed) event()     {}
+func (Received) event()   {}
+func (Change) event()     {}
+func (Did) event()        {}
+func (Probed) event()     {}
+func (Fenced) event()     {}
+func (Challenged) event() {}
+func (Port) event()       {}
+func (Handover) event()   {}
+func (Takeover) event()   {}
+func (Timer) event()      {}
+
+// Errors of changes.
+var (
+	// ErrStandby: this manager appends nothing.
+	ErrStandby = errors.New("replica: this manager is standby")
+	// ErrBusy: too many changes wait for the peer.
+	ErrBusy = errors.New("replica: too many changes wait for the other manager")
+	// ErrSuperseded: the other manager took over. The change may have been carried out.
+	ErrSuperseded = errors.New("replica: the other manager took over")
+)
+
+// Done answers a Change: the entry counts, or Err says why not.
+type Done struct {
+	ID  uint64
+	Err error
+}
+
+// Why says why a manager became active or standby.
+type Why uint8
+
+// Reasons.
+const (
+	WhySilence    Why = 1 + iota // the active manager was silent
+	WhyHandover                  // it handed over
+	WhyStale                     // it was silent, and this manager may lack entries
+	WhyAsked                     // an operator asked, and this manager may lack entries
+	WhyWasAlone                  // this manager was alone before it started
+	WhyNewer                     // the other manager has all of this one's entries, or newer ones
+	WhySuperseded                // the other manager has a newer term
+	WhyDisk                      // the disk failed
+	WhyPort                      // the port is down
+	WhyChallenged                // the other manager is the SM of this one's port
+)
+
+// Grant says that this manager is active.
+type Grant struct {
+	Why   Why
+	Stale bool // it may lack entries that were acknowledged
+}
+
+// NoticeKind is the kind of a Notice.
+type NoticeKind uint8
+
+// Kinds of notices.
+const (
+	NoticeActive  NoticeKind = 1 + iota // this manager is active; Why
+	NoticeStandby                       // this manager gave up being active; Why
+	NoticePaired                        // both have all entries
+	NoticeAlone                         // entries count on this manager alone
+	NoticeLeft                          // this standby left the pairing; Err, if its disk failed
+	NoticeCopied                        // this standby replaced its state by a snapshot
+	NoticeDisk                          // a write failed; Err
+)
+
+// Notice tells people what happened.
+type Notice struct {
+	Kind NoticeKind
+	Why  Why
+	Err  error
+	Mark journal.Mark
+}
+
+// Output is what the shell is to do, in the order of the fields.
+type Output struct {
+	Disk    []Command
+	Done    []Done
+	Yield   bool   // stop driving the fabric now: this manager is standby
+	Grant   *Grant // drive the fabric: make this manager the SM of the peer's port first
+	Close   bool   // close the stream of this manager, and make another; Closed is not sent for it
+	Hangup  bool   // close the peer's stream; Closed is not sent for it
+	Sends   []Message
+	Sign    *Sign // send on both channels
+	Probe   bool  // look at the fabric, and answer with Probed
+	Notices []Notice
+	Wake    mad.Time // when Timer is wanted
+}
+
+// Reset empties the output.
+func (o *Output) Reset() { *o = Output{Wake: mad.Never} }

@@ -1,0 +1,211 @@
+package replica
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"heddle/mad"
+)
+
+// pair returns two managers that are a pair since some seconds, with changes all the time, and
+// the active one.
+func pair(t *testing.T, seed uint64) (*world, *site) {
+	t.Helper()
+	w := newWorld(t, seed)
+	w.quiet = true
+	var load func()
+	load = func() {
+		for _, s := range w.site {
+			s.ask()
+		}
+		w.check()
+		w.at(20*time.Millisecond, load)
+	}
+	w.at(0, load)
+	w.run(w.now.Add(15 * time.Second))
+	for _, s := range w.site {
+		if s.core.role == Active {
+			if !s.core.active.paired || !s.other().core.standby.spare(stepped(s.other())) {
+				w.fail("they are no pair")
+			}
+			w.turns = nil
+			return w, s
+		}
+	}
+	w.fail("nobody is active")
+	return nil, nil
+}
+
+// firstAck is when the first change was acknowledged by a site after a time.
+func (w *world) firstAck(after mad.Time, by int) (mad.Time, bool) {
+	first, ok := mad.Never, false
+	for _, a := range w.acked {
+		if a.by == by && a.at > after && a.at < first {
+			first, ok = a.at, true
+		}
+	}
+	return first, ok
+}
+
+// TestFailures is the table of failures in docs/ha.md: what goes wrong with a pair, who is
+// active then, and how long changes wait at most.
+func TestFailures(t *testing.T) {
+	const ms = time.Millisecond
+	for _, c := range []struct {
+		name  string
+		do    func(w *world, a *site)
+		other bool          // the standby takes over
+		why   Why           // it does
+		take  time.Duration // until then, at most
+		ack   time.Duration // until a change is acknowledged again, at most
+		alone bool          // entries count on one manager afterward
+	}{
+		{"the active process dies", func(w *world, a *site) { a.crash() }, true, WhySilence, 350 * ms, 2500 * ms, true},
+		{"the active host loses power", func(w *world, a *site) {
+			a.life++
+			a.core, a.drive = nil, false
+			w.cut[Stream] = true
+		}, true, WhySilence, 550 * ms, 2500 * ms, true},
+		{"the standby dies", func(w *world, a *site) { a.other().crash() }, false, 0, 0, 2300 * ms, true},
+		{"Ethernet is cut", func(w *world, a *site) {
+			w.cut[Stream] = true
+			w.breakAll(false)
+		}, false, 0, 0, 800 * ms, true},
+		{"in band is cut", func(w *world, a *site) { w.cut[Fabric] = true }, false, 0, 0, 50 * ms, false},
+		{"the active manager's port dies", func(w *world, a *site) {
+			w.port[a.i] = false
+			a.later(0, func() { a.step(Port{false}) })
+		}, true, WhyHandover, 100 * ms, 500 * ms, false},
+		{"the standby's port dies", func(w *world, a *site) {
+			w.port[1-a.i] = false
+			o := a.other()
+			o.later(0, func() { o.step(Port{false}) })
+		}, false, 0, 0, 50 * ms, false},
+		{"the active manager is stopped", func(w *world, a *site) { a.stop = true }, true, WhySilence, 600 * ms, 2500 * ms, true},
+		{"the standby is stopped", func(w *world, a *site) { a.other().stop = true }, false, 0, 0, 2300 * ms, true},
+		{"the standby's disk stalls", func(w *world, a *site) { a.other().slow = 5 * time.Second }, false, 0, 0, 800 * ms, true},
+		{"the standby's disk is full", func(w *world, a *site) { a.other().fails = 1 << 30 }, false, 0, 0, 100 * ms, true},
+		{"the active manager's disk is full", func(w *world, a *site) { a.fails = 1 << 30 }, true, WhyHandover, 100 * ms, 500 * ms, true},
+		{"handover", func(w *world, a *site) { a.step(Handover{}) }, true, WhyHandover, 50 * ms, 300 * ms, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var take, ack time.Duration
+			for seed := range uint64(4) {
+				w, a := pair(t, seed)
+				at := w.now
+				c.do(w, a)
+				w.run(at.Add(8 * time.Second))
+				by := a
+				if c.other {
+					by = a.other()
+					if len(w.turns) != 1 || w.turns[0].by != by.i || w.turns[0].why != c.why {
+						w.fail("it became active: %v", w.turns)
+					}
+					take = max(take, w.turns[0].at.Sub(at))
+				} else if len(w.turns) > 0 {
+					w.fail("it became active: %v", w.turns)
+				}
+				first, ok := w.firstAck(at.Add(30*ms), by.i)
+				if !ok {
+					w.fail("no change was acknowledged")
+				}
+				ack = max(ack, first.Sub(at))
+				if by.core.active.alone != c.alone {
+					w.fail("alone: %v", by.core.active.alone)
+				}
+				w.heal()
+				w.run(w.now.Add(30 * time.Second))
+				w.judge()
+				if len(w.loud) > 0 {
+					w.fail("entries may be missing")
+				}
+			}
+			t.Logf("taken over after at most %v, a change acknowledged after at most %v", take, ack)
+			if take > c.take {
+				t.Errorf("taken over after %v, at most %v is right", take, c.take)
+			}
+			if ack > c.ack {
+				t.Errorf("a change was acknowledged after %v, at most %v is right", ack, c.ack)
+			}
+		})
+	}
+}
+
+// TestBothLosePower: whoever comes back first waits for the other one, and nothing is lost. If
+// the other one stays away, it says that it may lack entries.
+func TestBothLosePower(t *testing.T) {
+	for seed := range uint64(10) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			w, a := pair(t, seed)
+			a.crash()
+			a.other().crash()
+			first := w.site[w.r.IntN(2)]
+			first.start()
+			w.run(w.now.Add(9 * time.Second))
+			if len(w.turns) > 0 {
+				w.fail("it did not wait: %v", w.turns)
+			}
+			if w.r.IntN(2) == 0 {
+				w.run(w.now.Add(3 * time.Second))
+				if len(w.turns) != 1 || w.turns[0].why != WhyStale {
+					w.fail("it did not take over: %v", w.turns)
+				}
+				return
+			}
+			first.other().start()
+			w.run(w.now.Add(20 * time.Second))
+			if len(w.loud) > 0 || len(w.turns) != 1 {
+				w.fail("%v", w.turns)
+			}
+			w.judge()
+		})
+	}
+}
+
+// TestAloneRestarts: a manager that was alone has all entries, and goes on by itself.
+func TestAloneRestarts(t *testing.T) {
+	w, a := pair(t, 1)
+	a.other().crash()
+	w.run(w.now.Add(5 * time.Second))
+	a.crash()
+	a.start()
+	w.run(w.now.Add(3 * time.Second))
+	if len(w.turns) != 1 || w.turns[0].why != WhyWasAlone || w.turns[0].by != a.i {
+		w.fail("%v", w.turns)
+	}
+	if _, ok := w.firstAck(w.turns[0].at, a.i); !ok {
+		w.fail("no change was acknowledged")
+	}
+	a.other().start()
+	w.run(w.now.Add(20 * time.Second))
+	w.judge()
+}
+
+// TestTakeoverAsked: an operator may make a standby active that is no spare.
+func TestTakeoverAsked(t *testing.T) {
+	w, a := pair(t, 2)
+	a.crash()
+	a.other().crash()
+	o := a.other()
+	o.start()
+	w.run(w.now.Add(time.Second))
+	o.step(Takeover{})
+	w.run(w.now.Add(time.Second))
+	if len(w.turns) != 1 || w.turns[0].why != WhyAsked || len(w.loud) != 1 {
+		w.fail("%v", w.turns)
+	}
+}
+
+// FuzzNote: no bytes are taken for a note that encodes to others.
+func FuzzNote(f *testing.F) {
+	n := note{boot: 1, pair: 2, alone: true, common: 3}
+	f.Add(n.encode())
+	f.Add([]byte{})
+	f.Fuzz(func(t *testing.T, b []byte) {
+		n, err := decodeNote(b)
+		if err == nil && len(b) > 0 && string(n.encode()) != string(b) {
+			t.Fatalf("%x became %x", b, n.encode())
+		}
+	})
+}

@@ -1,0 +1,243 @@
+package replica
+
+import (
+	"heddle/mad"
+	"heddle/store/journal"
+)
+
+// standby copies the journal of an active manager.
+type standby struct {
+	open   bool   // the stream of this manager
+	hello  bool   // it said what it has on it
+	conn   uint64 // number of the last stream
+	left   uint64 // the highest number of a stream that was left
+	lostAt mad.Time
+
+	pair     uint64       // the last pairing that was accepted
+	pairTerm journal.Term // and its term
+	paired   bool         // it holds, if the lease does
+	lease    mad.Time     // end of the lease
+
+	wasAlone bool     // this manager has all that counts, as of its start
+	yield    bool     // it gave up being active for the pairing, and the peer may follow
+	over     bool     // the active manager gave up for the pairing
+	asked    bool     // an operator wants this manager to be active
+	rest     mad.Time // no takeover before: the disk failed
+}
+
+// spare reports whether this manager has every entry that counts, and may take over.
+func (s *standby) spare(c *Core) bool { return s.paired && c.now < s.lease }
+
+func (s *standby) opened(c *Core) {
+	s.open, s.hello = true, false
+	s.left = s.conn // no message of an older stream can come any more
+	s.conn++
+}
+
+func (s *standby) closed(c *Core) {
+	if s.open {
+		s.open, s.hello = false, false
+		s.lostAt = c.now
+	}
+}
+
+// leave ends the stream and the pairing. The active manager may go alone once it hears of it.
+func (s *standby) leave(c *Core, err error) {
+	if s.paired || err != nil {
+		c.tell(Notice{Kind: NoticeLeft, Err: err, Mark: c.last})
+	}
+	if s.open {
+		c.out.Close = true
+	}
+	s.open, s.hello, s.paired = false, false, false
+	s.left = s.conn
+	s.lostAt = c.now
+	c.nextSign = c.now
+}
+
+// stop ends all that a standby does, because the manager becomes active.
+func (s *standby) stop(c *Core) {
+	if s.open {
+		c.out.Close = true
+	}
+	*s = standby{conn: s.conn, left: s.conn, pair: s.pair}
+}
+
+// heard takes a new sign of the peer.
+func (s *standby) heard(c *Core, p *Sign) {
+	if p.Active && s.wasAlone && p.Term == c.term && p.Term.Compare(c.last.Term) > 0 {
+		s.wasAlone = false // the peer has begun a later term than the last one here
+	}
+	if s.yield && (p.Active || !p.Paired) {
+		s.yield = false // the peer took over, or cannot any more
+	}
+	if !s.paired {
+		return
+	}
+	switch {
+	case p.Active && (p.Alone || p.Pair != s.pair || p.Term != s.pairTerm):
+		s.paired = false // the active manager does not count on this one
+	case p.Active:
+		s.renew(c, p)
+	case p.Yield && p.Pair == s.pair:
+		s.over = true
+	}
+}
+
+// renew makes the lease last longer, by the sign that the peer heard last.
+func (s *standby) renew(c *Core, p *Sign) {
+	if p.EchoBoot != c.note.boot || p.Echo == 0 || p.Echo > c.seq || c.seq-p.Echo >= signsKept {
+		return
+	}
+	s.lease = max(s.lease, c.sentAt[p.Echo%signsKept].Add(c.cfg.Lease))
+}
+
+func (s *standby) think(c *Core) {
+	if s.open && !s.hello && len(c.disk) == 0 {
+		s.hello = true
+		c.out.Sends = append(c.out.Sends, Hello{Boot: c.note.boot, Conn: s.conn, Last: c.last, Term: c.term})
+	}
+	if s.open && s.paired && len(c.disk) > 0 && c.past(c.disk[0].since, c.cfg.Stall) {
+		s.leave(c, errStall)
+	}
+	// A stream that was lost while the active manager lives: say so.
+	if s.paired && !s.open && c.silence() > s.lostAt && c.past(s.lostAt, c.cfg.Left) {
+		s.leave(c, nil)
+	}
+	if len(c.disk) > 0 {
+		return // what it has is not known before all is written
+	}
+	if !c.past(s.rest, 0) {
+		return
+	}
+	s.decide(c)
+}
+
+// decide takes over if a rule permits it.
+func (s *standby) decide(c *Core) {
+	silence := c.silence()
+	spare := s.spare(c)
+	switch {
+	case s.asked:
+		c.takeOver(WhyAsked)
+	case s.over && spare:
+		c.takeOver(WhyHandover)
+	case spare:
+		c.due(s.lease)
+		if c.past(silence, c.cfg.Take) || !s.open && c.missed {
+			s.tryTake(c, silence, WhySilence)
+		}
+	case s.mayLead(c, silence):
+		s.tryTake(c, silence, WhyNewer)
+	case s.wasAlone && !(c.heard && c.peer.Active) && c.past(silence, c.cfg.Look):
+		s.tryTake(c, silence.Add(c.cfg.Look), WhyWasAlone)
+	case c.past(silence, c.cfg.Stale):
+		s.tryTake(c, silence.Add(c.cfg.Stale), WhyStale)
+	}
+}
+
+// mayLead reports whether both managers are standby, none of them for a pairing, and this one
+// has the newer entries.
+func (s *standby) mayLead(c *Core, silence mad.Time) bool {
+	p := &c.peer
+	return c.heard && !p.Active && !p.Paired && !s.yield && c.now.Sub(silence) < c.cfg.Take && s.leads(c)
+}
+
+// leads reports whether, of two standby managers, this one has the newer entries.
+func (s *standby) leads(c *Core) bool {
+	p := &c.peer
+	if d := c.has().Compare(p.Last); d != 0 {
+		return d > 0
+	}
+	if s.wasAlone != p.Was {
+		return s.wasAlone
+	}
+	return c.cfg.Me > c.cfg.Peer
+}
+
+// tryTake takes over if a look at the fabric that began at since or later permits it.
+func (s *standby) tryTake(c *Core, since mad.Time, why Why) {
+	if p, ok := c.look(since); ok && p.Port && p.Fabr {
+		c.takeOver(why)
+	}
+}
+
+func (s *standby) entries(c *Core, m Entries) {
+	if !s.open || !s.hello {
+		return
+	}
+	for i := range m.List {
+		e := &m.List[i]
+		if err := journal.Follows(c.tail, e.Mark); err != nil {
+			s.leave(c, err)
+			return
+		}
+		c.tail = e.Mark
+		conn := s.conn
+		c.order(Append{*e}, func(d Did) {
+			if d.Err != nil {
+				c.tail = c.last
+				if c.role == Standby && s.open && s.conn == conn {
+					s.leave(c, d.Err)
+				}
+				return
+			}
+			c.last, c.aborted = e.Mark, false
+			s.ack(c, conn)
+		})
+	}
+}
+
+func (s *standby) ack(c *Core, conn uint64) {
+	if c.role != Standby || !s.open || s.conn != conn {
+		return
+	}
+	// One acknowledgment covers all that became durable in this step.
+	if n := len(c.out.Sends); n > 0 {
+		if _, ok := c.out.Sends[n-1].(Ack); ok {
+			c.out.Sends = c.out.Sends[:n-1]
+		}
+	}
+	c.out.Sends = append(c.out.Sends, Ack{Term: c.term, Number: c.last.Number})
+}
+
+func (s *standby) snapshot(c *Core, m Snapshot) {
+	if !s.open || !s.hello {
+		return
+	}
+	s.paired = false
+	c.tail = m.At
+	conn := s.conn
+	c.order(Replace{State: m.State, At: m.At, Fork: c.note.common}, func(d Did) {
+		if d.Err != nil {
+			c.tail = c.last
+			if c.role == Standby && s.open && s.conn == conn {
+				s.leave(c, d.Err)
+			}
+			return
+		}
+		c.last, c.aborted = m.At, false
+		c.tell(Notice{Kind: NoticeCopied, Mark: c.last})
+		s.ack(c, conn)
+	})
+}
+
+// offered accepts a pairing, once what this manager knows of it is written down.
+func (s *standby) offered(c *Core, m Pair) {
+	if !s.open || !s.hello || m.Mark > c.last.Number {
+		return
+	}
+	conn := s.conn
+	c.note.pair, c.note.common, c.note.alone = m.ID, m.Mark, false
+	c.remember(func() {
+		if c.role != Standby || !s.open || s.conn != conn || c.term != m.Term {
+			return
+		}
+		s.pair, s.pairTerm, s.paired, s.wasAlone = m.ID, m.Term, true, false
+		if p := &c.peer; p.Active && !p.Alone && p.Pair == s.pair && p.Term == m.Term {
+			s.renew(c, p)
+		}
+		c.nextSign = c.now
+		c.tell(Notice{Kind: NoticePaired, Mark: c.last})
+	})
+}
