@@ -271,7 +271,7 @@ func (c *Conn) openUDP(ctx context.Context) (id uint32, peer func(slot uint32) (
 func (c *Conn) learnPort(ctx context.Context) error {
 	var m ib.MAD
 	smp.NewDR(&m, ib.MethodGet, smp.AttrNodeInfo, 0, 0, nil)
-	m.SetTID(1)
+	m.SetTID(ownTID)
 	var b message
 	for {
 		putPacket(&b, &mad.Packet{Addr: mad.Addr{LID: ib.LIDPermissive}, Data: m[:]})
@@ -287,7 +287,8 @@ func (c *Conn) learnPort(ctx context.Context) error {
 	}
 }
 
-// learnEvery is the retry interval of learnPort: a simulator may lose the request.
+// learnEvery is the retry interval of learnPort: a simulator may lose the request. Where it is only
+// late, both requests are answered, and Recv ignores the second answer.
 const learnEvery = 250 * time.Millisecond
 
 // learn takes the answer.
@@ -303,7 +304,7 @@ func (c *Conn) learn(ctx context.Context) error {
 			continue
 		}
 		r := (*ib.MAD)(p.Data)
-		if !r.Method().IsResponse() || r.AttrID() != smp.AttrNodeInfo {
+		if !own(&p) || !r.Method().IsResponse() || r.AttrID() != smp.AttrNodeInfo {
 			continue
 		}
 		var ni smp.NodeInfo
@@ -514,7 +515,7 @@ func (c *Conn) recv(p *mad.Packet, wait bool) (bool, error) {
 	defer c.recvMu.Unlock()
 	for {
 		for c.in.next < c.in.n {
-			if getPacket(p, c.in.take()) && !knocked(p) {
+			if getPacket(p, c.in.take()) && !own(p) {
 				p.SingleMAD = p.SingleMAD && c.tells
 				return true, nil
 			}

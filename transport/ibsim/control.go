@@ -62,22 +62,23 @@ func (c *Conn) knock() {
 	}
 	var m ib.MAD
 	smp.NewDR(&m, ib.MethodGet, smp.AttrSMInfo, 0, 0, nil)
-	m.SetTID(knockTID)
+	m.SetTID(ownTID)
 	for range stockSlots - 1 {
 		_ = c.Send(&mad.Packet{Addr: mad.Addr{LID: ib.LIDPermissive}, Data: m[:]})
 	}
 }
 
-// knockTID marks knock's requests; ibsim puts a slot into the 16 bits above.
-const knockTID = 0x6865_6464_6C65
+// ownTID marks requests that Conn makes for itself; ibsim puts a slot into the 16 bits above.
+const ownTID = 0x6865_6464_6C65
 
-// knocked reports whether a packet is a request of knock, or the answer to one.
-func knocked(p *mad.Packet) bool {
+// own reports whether a packet is a request of knock, or an answer to one or to learnPort: nothing
+// for the user of the Conn.
+func own(p *mad.Packet) bool {
 	if len(p.Data) < ib.MADLen {
 		return false
 	}
 	m := (*ib.MAD)(p.Data)
-	return m.TID()&(1<<48-1) == knockTID && m.Class().IsSMP() && m.AttrID() == smp.AttrSMInfo
+	return m.TID()&(1<<48-1) == ownTID && m.Class().IsSMP() && (m.AttrID() == smp.AttrSMInfo || m.AttrID() == smp.AttrNodeInfo)
 }
 
 // PortInfo returns the PortInfo of a port of the node, 0 = the attached one.
