@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -39,12 +38,7 @@ func TestReadmeVM(t *testing.T) {
 	if err := os.Symlink(heddle, filepath.Join(dir, "bin", "heddle")); err != nil {
 		t.Fatal(err)
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	addr := l.Addr().String()
-	_ = l.Close()
+	addr := need.Addr(t)
 	ctx, cancel := context.WithTimeout(context.Background(), need.Patience)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, bash, "-e")

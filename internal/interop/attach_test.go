@@ -36,7 +36,7 @@ func TestManageVirtualDevice(t *testing.T) {
 		t.Errorf("after --once a port is not Active:\n%s", out)
 	}
 
-	addr := freeAddr(t)
+	addr := need.Addr(t)
 	sm := start(t, b.dir, nil, heddle, attach(manager, heddle, "sm", "--port", "umad:heddle0/1", "--state", state, "--api", addr)...)
 	sm.await("SUBNET UP\n", 0, upTime)
 	if l := status(t, b.dir, addr).LastSweep; l.BlocksSent != 0 || l.Armed != 0 || l.Activated != 0 {

@@ -16,7 +16,7 @@ func TestCongestionTools(t *testing.T) {
 	need.Tool(t, "ibccconfig")
 	dir := t.TempDir()
 	sock := socketName()
-	up := start(t, dir, nil, heddle, "up", "--topo", "torus,3x3", "--api", freeAddr(t), "--socket", sock,
+	up := start(t, dir, nil, heddle, "up", "--topo", "torus,3x3", "--api", need.Addr(t), "--socket", sock,
 		"--token-file", filepath.Join(dir, "token"))
 	up.await("SUBNET UP\n", 0, upTime)
 	tool := func(args string) []string {

@@ -18,7 +18,7 @@ func TestCountersOfTraffic(t *testing.T) {
 	need.Tool(t, "ibqueryerrors")
 	dir := t.TempDir()
 	sock := socketName()
-	up := start(t, dir, nil, heddle, "up", "--topo", "fattree,324", "--traffic", "shift:5,sl=2", "--api", freeAddr(t), "--socket", sock,
+	up := start(t, dir, nil, heddle, "up", "--topo", "fattree,324", "--traffic", "shift:5,sl=2", "--api", need.Addr(t), "--socket", sock,
 		"--token-file", filepath.Join(dir, "token"))
 	up.await("SUBNET UP\n", 0, upTime)
 	ask := func(args ...string) string {

@@ -59,7 +59,7 @@ func TestDumpAsOpenSM(t *testing.T) {
 		t.Logf("OpenSM ended with %v", err)
 	}
 
-	addr := freeAddr(t)
+	addr := need.Addr(t)
 	sm := start(t, dir, nil, heddle, "sm", "--port", "ibsim:host-1@"+sock, "--state", filepath.Join(dir, "state"), "--perf", "500ms", "--api", addr)
 	sm.await("SUBNET UP\n", 0, upTime)
 	ours := func(option string) (text string) {

@@ -83,7 +83,7 @@ func TestElection(t *testing.T) {
 			_, env := b.simulate(t)
 			sock := strings.TrimPrefix(env[0], "IBSIM_SOCKNAME=")
 			startHeddle := func() (program, string) {
-				addr := freeAddr(t)
+				addr := need.Addr(t)
 				p := start(t, b.dir, nil, heddle, "sm", "--port", "ibsim:"+b.cas[0]+"@"+sock, "--api", addr, "--priority", fmt.Sprint(c.heddle),
 					"--state", filepath.Join(b.dir, "state"), "--sweep-interval", "500ms", "--poll-interval", "300ms", "--poll-retries", "2")
 				return p, addr

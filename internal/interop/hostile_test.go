@@ -157,7 +157,7 @@ func TestHostileSenders(t *testing.T) {
 	b := testNet{name: "hostile", gen: []string{"xgft", "2", "4,4", "1,2"}}.build(t)
 	sim, env := b.simulate(t)
 	sock := strings.TrimPrefix(env[0], "IBSIM_SOCKNAME=")
-	addr := freeAddr(t)
+	addr := need.Addr(t)
 	token := filepath.Join(b.dir, "token")
 	sm := start(t, b.dir, nil, heddle, "sm", "--port", "ibsim:"+b.cas[0]+"@"+sock+",rmpp=on", "--api", addr, "--token-file", token,
 		"--state", filepath.Join(b.dir, "state"), "--m-key", "0x5eC4e7", "--m-key-protect", "1")

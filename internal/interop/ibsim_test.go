@@ -73,7 +73,7 @@ func TestManageIbsim(t *testing.T) {
 			}
 			checkDump(t, dump)
 
-			addr := freeAddr(t)
+			addr := need.Addr(t)
 			sm := start(t, b.dir, nil, heddle, "sm", "--port", port, "--state", filepath.Join(b.dir, "state"), "--api", addr)
 			sm.await("SUBNET UP\n", 0, upTime)
 			st := status(t, b.dir, addr)

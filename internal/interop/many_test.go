@@ -99,7 +99,7 @@ func TestManyRequests(t *testing.T) {
 	b := testNet{name: "tree", gen: []string{"fattree", "324"}}.build(t)
 	_, env := b.simulate(t)
 	sock := strings.TrimPrefix(env[0], "IBSIM_SOCKNAME=")
-	addr := freeAddr(t)
+	addr := need.Addr(t)
 	sm := start(t, b.dir, nil, heddle, "sm", "--port", "ibsim:"+b.sm+"@"+sock, "--api", addr, "--sweep-interval", "50ms")
 	sm.await("SUBNET UP\n", 0, upTime)
 

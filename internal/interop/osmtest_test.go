@@ -40,7 +40,7 @@ func managerOn(kind, node, sock string, args ...string) []string {
 func newSABed(t *testing.T, port string, n testNet, args ...string) *saBed {
 	t.Helper()
 	need.FUSE(t)
-	b := &saBed{built: n.build(t), t: t, port: port, addr: freeAddr(t)}
+	b := &saBed{built: n.build(t), t: t, port: port, addr: need.Addr(t)}
 	var env []string
 	b.sim, env = b.simulate(t)
 	b.sock = strings.TrimPrefix(env[0], "IBSIM_SOCKNAME=")

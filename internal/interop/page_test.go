@@ -26,7 +26,7 @@ func openBrowser(t *testing.T) *browser {
 	t.Helper()
 	chromium := need.Tool(t, "chromium")
 	driver := need.Tool(t, "chromedriver")
-	addr := freeAddr(t)
+	addr := need.Addr(t)
 	p := start(t, t.TempDir(), nil, driver, "--port="+addr[strings.LastIndex(addr, ":")+1:])
 	p.await("started successfully", 0, upTime)
 	b := &browser{t: t, base: "http://" + addr}
@@ -123,7 +123,7 @@ func (b *browser) awaitPixels(what, js string) {
 func TestPage(t *testing.T) {
 	b := openBrowser(t)
 	dir := t.TempDir()
-	addr := freeAddr(t)
+	addr := need.Addr(t)
 	sock := socketName()
 	up := start(t, dir, nil, heddle, "up", "--topo", "fattree,324", "--perf", "1s", "--api", addr, "--socket", sock, "--token-file", filepath.Join(dir, "token"))
 	up.await("SUBNET UP\n", 0, upTime)

@@ -28,7 +28,7 @@ type counted struct {
 func upCounting(t *testing.T, args ...string) *counted {
 	t.Helper()
 	dir := t.TempDir()
-	u := &counted{api: freeAddr(t), sock: socketName(), dir: dir}
+	u := &counted{api: need.Addr(t), sock: socketName(), dir: dir}
 	u.program = start(t, dir, nil, heddle, append([]string{
 		"up", "--topo", "mport,4,2", "--perf", "500ms", "--api", u.api, "--socket", u.sock, "--token-file", filepath.Join(dir, "token"),
 	}, args...)...)
@@ -238,7 +238,7 @@ func TestPrometheus(t *testing.T) {
 			t.Errorf("promtool refuses the names of %s: %s", names, out)
 		}
 	}
-	addr := freeAddr(t)
+	addr := need.Addr(t)
 	config := filepath.Join(u.dir, "prometheus.yml")
 	text := fmt.Sprintf(`
 global: {scrape_interval: 1s, evaluation_interval: 1s}
@@ -348,7 +348,7 @@ func TestCountersOfIbsim(t *testing.T) {
 	need.Tool(t, "perfquery")
 	b := testNets[0].build(t)
 	_, env := b.ibsim(t)
-	u := &counted{api: freeAddr(t), dir: b.dir}
+	u := &counted{api: need.Addr(t), dir: b.dir}
 	u.program = start(t, b.dir, nil, heddle, "sm", "--port", "ibsim:"+b.sm+"@"+strings.TrimPrefix(env[0], "IBSIM_SOCKNAME="),
 		"--state", filepath.Join(b.dir, "state"), "--perf", "500ms", "--api", u.api)
 	u.await("SUBNET UP\n", 0, upTime)

@@ -2,7 +2,6 @@ package interop
 
 import (
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -122,17 +121,6 @@ func tail(s string) string {
 		return "…" + s[len(s)-most:]
 	}
 	return s
-}
-
-// freeAddr is an address of loopback that nobody uses now.
-func freeAddr(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
 }
 
 var sockets struct {

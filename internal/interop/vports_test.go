@@ -99,7 +99,7 @@ func TestVPortsFromOpenSM(t *testing.T) {
 	}
 	osm.stop(syscall.SIGINT)
 
-	state, addr := filepath.Join(b.dir, "state"), freeAddr(t)
+	state, addr := filepath.Join(b.dir, "state"), need.Addr(t)
 	sm := start(t, b.dir, nil, heddle, "sm", "--port", "ibsim:"+b.cas[0]+"@"+b.sock, "--state", state, "--api", addr)
 	sm.await("SUBNET UP\n", 0, upTime)
 	for _, v := range b.vms {

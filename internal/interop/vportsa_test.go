@@ -16,7 +16,7 @@ func TestSAQueryAndVPorts(t *testing.T) {
 	need.FUSE(t)
 	need.Tool(t, "saquery")
 	b := newVMBed(t)
-	addr := freeAddr(t)
+	addr := need.Addr(t)
 	sm := start(t, b.dir, nil, heddle, "sm", "--port", "ibsim:"+b.cas[0]+"@"+b.sock+",rmpp=on", "--api", addr)
 	sm.await("SUBNET UP\n", 0, upTime)
 	shared, own := &b.vms[2], &b.vms[3]

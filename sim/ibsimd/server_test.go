@@ -15,6 +15,7 @@ import (
 	"heddle/fabric"
 	"heddle/ib"
 	"heddle/ib/smp"
+	"heddle/internal/need"
 	"heddle/mad"
 	"heddle/sim"
 	"heddle/sim/live"
@@ -314,7 +315,7 @@ func TestControlOperations(t *testing.T) {
 }
 
 func TestUDP(t *testing.T) {
-	port := freeUDPPorts(t)
+	port := need.Port(t, 4)
 	b := serve(t, star(t, 2), sim.Config{}, Options{UDPPort: port})
 	_ = b
 	c, err := ibsim.Dial(t.Context(), ibsim.Options{Node: "H1", Server: "127.0.0.1", Port: port})
@@ -329,26 +330,6 @@ func TestUDP(t *testing.T) {
 	if c.MaxInFlight() != inFlightUDP {
 		t.Errorf("in flight %d", c.MaxInFlight())
 	}
-}
-
-// freeUDPPorts finds a port of 127.0.0.1 whose next few are free too.
-func freeUDPPorts(t *testing.T) int {
-	for p := 30000 + os.Getpid()%20000; p < 65000; p += 5 {
-		ok := true
-		for i := range 4 {
-			fd, err := bound(unix.AF_INET, loopback(p+i))
-			if err != nil {
-				ok = false
-				break
-			}
-			unix.Close(fd)
-		}
-		if ok {
-			return p
-		}
-	}
-	t.Fatal("no free UDP ports")
-	return 0
 }
 
 // A client that stops reading must not hold up another one, and what did not

@@ -44,7 +44,7 @@ func TestOpenSMOnALossyFabric(t *testing.T) {
 
 func TestToolsOverUDP(t *testing.T) {
 	needTools(t)
-	port := freeUDPPorts(t)
+	port := need.Port(t, 4)
 	b := serve(t, star(t, 2), sim.Config{}, Options{UDPPort: port})
 	bench := ibtools.New(t, b.srv.SockName())
 	env := []string{"IBSIM_SERVER_NAME=127.0.0.1", fmt.Sprintf("IBSIM_SERVER_PORT=%d", port)}

@@ -111,7 +111,7 @@ func TestConformance(t *testing.T) {
 
 func TestConformanceUDP(t *testing.T) {
 	need.Tool(t, "ibsim")
-	port := 10000 + os.Getpid()%1900*11 // below the ephemeral ports
+	port := need.Port(t, 1+stockSlots)
 	s := startIbsim(t, "-r", "-l", strconv.Itoa(port))
 	madtest.RunTransport(t, func(t *testing.T) mad.Transport {
 		return s.dialWhenUp(t, Options{Node: "Hca2", Server: "127.0.0.1", Port: port})
