@@ -174,8 +174,12 @@ func (d *dev) read(size int, wait time.Duration) (h umadabi.Header, m []byte, er
 	return h, b[d.hdr:n], nil
 }
 
-// patience is how long something may take that needs no time-out.
-const patience = 5 * time.Second
+// patience is how long something may take that needs no time-out, and answered, in ms, the time-out
+// of a request that gets its response: longer than any machine starves a process.
+const (
+	patience = 3 * time.Minute
+	answered = uint32(patience / time.Millisecond)
+)
 
 // quiet is how long no packet must arrive for a check of silence.
 const quiet = 250 * time.Millisecond

@@ -36,7 +36,7 @@ func requestResponse(e *Env) error {
 	defer p.close()
 	req := request(plainClass, plainVersion, ib.MethodGet, 0xCAFE0001)
 	binary.BigEndian.PutUint32(req[8:], 0x12345678) // to be replaced
-	rh, rm, err := p.ask(e, e.to(p.aid, 1000, 0), req)
+	rh, rm, err := p.ask(e, e.to(p.aid, answered, 0), req)
 	if err != nil {
 		return err
 	}
@@ -124,7 +124,7 @@ func sendOnly(e *Env) error {
 	if err != nil {
 		return err
 	}
-	rh, rm, err := p.ask(e, e.to(id, 1000, 0), request(plainClass, plainVersion, ib.MethodGet, 5))
+	rh, rm, err := p.ask(e, e.to(id, answered, 0), request(plainClass, plainVersion, ib.MethodGet, 5))
 	if err != nil {
 		return err
 	}
@@ -155,7 +155,7 @@ func oldHeader(e *Env) error {
 	if err != nil {
 		return err
 	}
-	if err := old.write(e.to(id, 1000, 0), request(plainClass, plainVersion, ib.MethodGet, 6)); err != nil {
+	if err := old.write(e.to(id, answered, 0), request(plainClass, plainVersion, ib.MethodGet, 6)); err != nil {
 		return err
 	}
 	rh, rm, err := p.b.read(4096, patience)
@@ -207,11 +207,25 @@ func duplicate(e *Env) error {
 	}
 	defer p.close()
 	m := request(plainClass, plainVersion, ib.MethodGet, 77)
-	if err := p.a.write(e.to(p.aid, 300, 0), m); err != nil {
-		return err
-	}
-	if err := want("same transaction", p.a.write(e.to(p.aid, 300, 0), m), syscall.EINVAL); err != nil {
-		return err
+	for timeout := uint32(300); ; timeout *= 10 {
+		begin := time.Now()
+		if err := p.a.write(e.to(p.aid, timeout, 0), m); err != nil {
+			return err
+		}
+		err := p.a.write(e.to(p.aid, timeout, 0), m)
+		if err == nil && time.Since(begin) >= time.Duration(timeout)*time.Millisecond && timeout < answered {
+			// The first one had timed out: this process was not given the processor.
+			for range 2 {
+				if _, _, err := p.a.read(4096, patience); err != nil {
+					return err
+				}
+			}
+			continue
+		}
+		if err := want("same transaction", err, syscall.EINVAL); err != nil {
+			return err
+		}
+		break
 	}
 	if err := want("another transaction", p.a.write(e.to(p.aid, 300, 0), request(plainClass, plainVersion, ib.MethodGet, 78)), 0); err != nil {
 		return err
@@ -258,9 +272,9 @@ func timeout(e *Env) error {
 	if _, err := p.a.events(patience); err != nil {
 		return err
 	}
-	took := time.Since(start)
-	if took < 850*time.Millisecond || took > 2*time.Second {
-		return fmt.Errorf("completion after %v, want about 0.9 s", took)
+	// How much later is up to who gets the processor; that there were no more tries shows below.
+	if took := time.Since(start); took < 850*time.Millisecond {
+		return fmt.Errorf("completion after %v, want 0.9 s", took)
 	}
 	copies := 0
 	for ; ; copies++ {
@@ -319,7 +333,7 @@ func rmppAnswer(e *Env) error {
 		return err
 	}
 	defer p.close()
-	rh, rm, err := p.ask(e, e.to(p.aid, 2000, 0), message(ib.MethodGetTable, 0x51, 200, false))
+	rh, rm, err := p.ask(e, e.to(p.aid, answered, 0), message(ib.MethodGetTable, 0x51, 200, false))
 	if err != nil {
 		return err
 	}
@@ -367,7 +381,7 @@ func rmppSmall(e *Env) error {
 	}
 	defer p.close()
 	for _, n := range []int{0, 64, 200} {
-		rh, rm, err := p.ask(e, e.to(p.aid, 2000, 0), message(ib.MethodGetTable, uint32(0x60+n), 200, false))
+		rh, rm, err := p.ask(e, e.to(p.aid, answered, 0), message(ib.MethodGetTable, uint32(0x60+n), 200, false))
 		if err != nil {
 			return err
 		}
@@ -396,7 +410,7 @@ func rmppLarge(e *Env) error {
 	}
 	defer p.close()
 	for i, n := range []int{200 * 64, 200*64 + 1, 300_000, 1_300_000} {
-		rh, rm, err := p.ask(e, e.to(p.aid, 20_000, 0), message(ib.MethodGetTable, uint32(0x70+i), 200, false))
+		rh, rm, err := p.ask(e, e.to(p.aid, answered, 0), message(ib.MethodGetTable, uint32(0x70+i), 200, false))
 		if err != nil {
 			return err
 		}
@@ -404,7 +418,7 @@ func rmppLarge(e *Env) error {
 		if err != nil {
 			return fmt.Errorf("%d bytes: write answer: %w", n, err)
 		}
-		_, m, err := p.a.read(3<<19, 15*time.Second)
+		_, m, err := p.a.read(3<<19, patience)
 		if err != nil {
 			return fmt.Errorf("%d bytes: %w", n, err)
 		}
@@ -423,7 +437,7 @@ func rmppBothWays(e *Env) error {
 	}
 	defer p.close()
 	req := message(ib.MethodGetMulti, 0x81, 500, true)
-	rh, rm, err := p.ask(e, e.to(p.aid, 3000, 0), req)
+	rh, rm, err := p.ask(e, e.to(p.aid, answered, 0), req)
 	if err != nil {
 		return err
 	}
@@ -498,7 +512,7 @@ func rawSegments(e *Env, reg umadabi.Agent) error {
 		return err
 	}
 	u.hdr = umadabi.HeaderLen
-	if err := u.write(e.to(id, 2000, 0), message(ib.MethodGetTable, 0xA1, 200, false)); err != nil {
+	if err := u.write(e.to(id, answered, 0), message(ib.MethodGetTable, 0xA1, 200, false)); err != nil {
 		return err
 	}
 	rh, rm, err := p.b.read(4096, patience)

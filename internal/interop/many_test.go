@@ -37,7 +37,7 @@ func newProber(t *testing.T, node, sock string, window int) *prober {
 	}
 	t.Cleanup(func() { conn.Close() })
 	p := &prober{t: t, conn: conn, from: time.Now(), in: make(chan mad.Packet, 4096)}
-	p.eng = mad.NewEngine(mad.Config{Window: window, MaxWindow: window, Timeout: 5 * time.Second})
+	p.eng = mad.NewEngine(mad.Config{Window: window, MaxWindow: window, Timeout: upTime})
 	go func() {
 		defer close(p.in)
 		for {

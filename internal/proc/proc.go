@@ -39,7 +39,7 @@ func Command(dir string, env []string, name string, args ...string) *exec.Cmd {
 	c.Env = append(c.Env, "PATH="+os.Getenv("PATH")+":/usr/sbin:/sbin")
 	c.Env = append(c.Env, env...)
 	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
-	c.WaitDelay = 2 * time.Second
+	c.WaitDelay = time.Minute // for what has the output open after the program's end, on a busy machine
 	return c
 }
 

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"heddle/ib"
+	"heddle/internal/need"
 	"heddle/mad"
 	"heddle/sim"
 	"heddle/sim/umadfs/kernel"
@@ -71,7 +72,7 @@ func largeClientChild() int {
 	k := mad.Packet{Addr: mad.Addr{LID: ib.LID(lid), QP: 1, PKeyIndex: d.DefaultPKeyIndex()}, LocalQP: 1, Data: q[:]}
 	k.Timeout = 2 * time.Second
 	if n <= kernel.MaxMessage {
-		k.Timeout = 5 * time.Minute
+		k.Timeout = 2 * need.Patience
 	}
 	if err := p.Send(&k); err != nil {
 		return complain("%v", err)
@@ -97,10 +98,10 @@ func largeClientChild() int {
 func TestLargeMessage(t *testing.T) {
 	tool(t, "opensm")
 	l := newLab(t, smallNet(t), sim.Config{Seed: 1})
-	l.limit = 6 * time.Minute
-	l.opensm("H1").wait("SUBNET UP", 20*time.Second)
+	l.limit = 3 * need.Patience
+	l.opensm("H1").wait("SUBNET UP", need.Patience)
 	server := l.start("H3", l.self("large server")...)
-	server.wait(" .\n", 20*time.Second)
+	server.wait(" .\n", need.Patience)
 	lid := server.log.String()[len("SERVING "):]
 	lid = lid[:bytes.IndexByte([]byte(lid), ' ')]
 	for _, c := range []struct {
@@ -108,6 +109,6 @@ func TestLargeMessage(t *testing.T) {
 		want string
 	}{{3 << 20, "true false"}, {65 << 20, "true false"}, {kernel.MaxMessage + 1<<20, "false true"}} {
 		l.run(0, "H2", l.self("large client", lid, strconv.Itoa(c.n))...)
-		server.wait(fmt.Sprintf("WROTE %d: %s .", c.n, c.want), 20*time.Second)
+		server.wait(fmt.Sprintf("WROTE %d: %s .", c.n, c.want), need.Patience)
 	}
 }

@@ -265,9 +265,9 @@ func TestNets(t *testing.T) {
 				t.Fatal(err)
 			}
 			l := newLab(t, f, sim.Config{Seed: 1})
-			l.limit = 5 * time.Minute
+			l.limit = 2 * need.Patience
 			start := time.Now()
-			l.opensm(f.Nodes[0].ID).wait("SUBNET UP", 4*time.Minute)
+			l.opensm(f.Nodes[0].ID).wait("SUBNET UP", 2*need.Patience)
 			t.Logf("%d nodes: SUBNET UP after %v", len(f.Nodes), time.Since(start).Round(time.Millisecond))
 			host := f.Nodes[len(f.Nodes)/3].ID
 			if n := strings.Count(l.run(0, host, "saquery", "-t", "60000", "NR"), "NodeRecord dump"); n != len(f.Nodes) {

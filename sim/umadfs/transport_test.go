@@ -32,7 +32,7 @@ func inChild(t *testing.T, l func() *lab, node string) bool {
 	if os.Getenv(childEnv) == "suite" {
 		return true
 	}
-	out := l().run(0, node, l().self("suite", "-test.run=^"+t.Name()+"$", "-test.v", "-test.timeout=60s")...)
+	out := l().run(0, node, l().self("suite", "-test.run=^"+t.Name()+"$", "-test.v", "-test.timeout="+(2*need.Patience).String())...)
 	t.Log("in the attached process:\n" + tail(out, 6000))
 	return false
 }
@@ -106,7 +106,7 @@ func separateChild() int {
 	defer p.Close()
 	var m ib.MAD
 	smp.NewDR(&m, ib.MethodGet, smp.AttrNodeInfo, 0, 0, nil)
-	k := mad.Packet{Addr: mad.Addr{LID: ib.LIDPermissive}, Timeout: time.Second, Data: m[:]}
+	k := mad.Packet{Addr: mad.Addr{LID: ib.LIDPermissive}, Timeout: need.Patience, Data: m[:]}
 	if err := p.Send(&k); err != nil {
 		return complain("%v", err)
 	}
@@ -150,7 +150,7 @@ func clientChild() int {
 	d := p.Device()
 	const attrPathRecord, attrNodeRecord = 0x35, 0x11
 	var r mad.Packet
-	k := mad.Packet{Addr: mad.Addr{LID: d.SMLID, QP: 1, PKeyIndex: d.DefaultPKeyIndex()}, LocalQP: 1, Timeout: 5 * time.Second}
+	k := mad.Packet{Addr: mad.Addr{LID: d.SMLID, QP: 1, PKeyIndex: d.DefaultPKeyIndex()}, LocalQP: 1, Timeout: need.Patience}
 	for i, q := range []struct {
 		attr      ib.AttrID
 		size, min int
@@ -248,7 +248,7 @@ func ownClientChild() int {
 		}
 		d := raw.Device()
 		ask := func(to ib.LID, m []byte) ([]byte, error) {
-			k := mad.Packet{Addr: mad.Addr{LID: to, QP: 1, PKeyIndex: d.DefaultPKeyIndex()}, LocalQP: 1, Timeout: 10 * time.Second, Data: m}
+			k := mad.Packet{Addr: mad.Addr{LID: to, QP: 1, PKeyIndex: d.DefaultPKeyIndex()}, LocalQP: 1, Timeout: need.Patience, Data: m}
 			if err := p.Send(&k); err != nil {
 				return nil, err
 			}
@@ -331,7 +331,7 @@ func lostChild() int {
 	}
 	var m ib.MAD
 	smp.NewDR(&m, ib.MethodGet, smp.AttrNodeInfo, 0, 0, nil)
-	k := mad.Packet{Addr: mad.Addr{LID: ib.LIDPermissive}, Timeout: time.Second, Data: m[:]}
+	k := mad.Packet{Addr: mad.Addr{LID: ib.LIDPermissive}, Timeout: need.Patience, Data: m[:]}
 	if err := p.Send(&k); !errors.Is(err, umad.ErrRemoved) {
 		return complain("Send: %v", err)
 	}
@@ -394,7 +394,7 @@ func rateChild() int {
 	defer p.Close()
 	var m ib.MAD
 	smp.NewDR(&m, ib.MethodGet, smp.AttrNodeInfo, 0, 0, []byte{1})
-	k := mad.Packet{Addr: mad.Addr{LID: ib.LIDPermissive}, Timeout: 5 * time.Second, Data: m[:]}
+	k := mad.Packet{Addr: mad.Addr{LID: ib.LIDPermissive}, Timeout: need.Patience, Data: m[:]}
 	var r mad.Packet
 	for _, window := range []int{1, 4, 32} {
 		const n = 20000
