@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -28,6 +29,7 @@ type client struct {
 	all  bool // connected as SM, as servers of other classes do: see accepts
 
 	extAddr bool // the client supports extAddr
+	times   bool // it has timers of its own: see extTimes
 
 	// Guarded by the driver's lock.
 	ep      *sim.Endpoint
@@ -124,10 +126,12 @@ func (c *client) handle(msg *dataMsg, addressed bool, now mad.Time) {
 		return
 	}
 	if c.pend.n >= maxPending {
-		c.expireOne(c.pend.first, now)
+		if !c.times {
+			c.expireOne(c.pend.first, now)
+		}
 		c.pend.remove(c.pend.first)
 	}
-	c.pend.add(tid, c.srv.deadline(now)).msg = *msg
+	c.pend.add(tid, c.deadline(now)).msg = *msg
 }
 
 func (c *client) noteClass(k ib.Class) { c.used[k>>6] |= 1 << (k & 63) }
@@ -241,7 +245,7 @@ func (c *client) undeliverable(p *mad.Packet) {
 			return // stays open
 		}
 		c.cur = nil
-		c.pend.add(tid, c.srv.deadline(now)).returned = true
+		c.pend.add(tid, c.deadline(now)).returned = true
 		return
 	}
 	if i := c.pend.find(tid); i >= 0 && !c.pend.ents[i].returned {
@@ -254,14 +258,27 @@ func (c *client) undeliverable(p *mad.Packet) {
 func (c *client) expireOne(i int32, now mad.Time) {
 	e := &c.pend.ents[i]
 	e.returned = e.returned || c.giveBack(&e.msg)
-	c.pend.renew(i, c.srv.deadline(now))
+	c.pend.renew(i, c.deadline(now))
 }
+
+// deadline is when a request processed now is returned, or, of a client that times its requests
+// itself, forgotten. The driver's lock is held.
+func (c *client) deadline(now mad.Time) mad.Time {
+	wait := max(c.srv.opt.AnswerTimeout, time.Millisecond)
+	if c.times {
+		wait = max(wait, forget)
+	}
+	return c.srv.wakeAt(now.Add(wait))
+}
+
+// forget is longer than a client waits for an answer.
+const forget = 5 * time.Minute
 
 // expire returns due requests to the client, and returns the next deadline.
 func (c *client) expire(now mad.Time) mad.Time {
 	for c.pend.next() <= now {
 		i := c.pend.first
-		if c.pend.ents[i].returned {
+		if c.pend.ents[i].returned || c.times {
 			c.pend.remove(i)
 			continue
 		}

@@ -160,7 +160,7 @@ func (s *Server) connect(in *clientInfo, from unix.Sockaddr, udp bool) (*client,
 			s.release(c, "its id connects again") // it died, or its name would be in use
 		}
 	}
-	c := &client{srv: s, slot: -1, udp: udp, id: in.ID, ctl: from, fd: -1, all: in.IsSM, extAddr: in.Ext&extAddr != 0}
+	c := &client{srv: s, slot: -1, udp: udp, id: in.ID, ctl: from, fd: -1, all: in.IsSM, extAddr: in.Ext&extAddr != 0, times: in.Ext&extTimes != 0}
 	if a, ok := from.(*unix.SockaddrInet4); ok {
 		c.ctlP = a.Port
 	}

@@ -17,8 +17,10 @@
 //   - Requests that the simulation knows to be lost come back at once with
 //     status 110, as with ibsim. Unanswered requests return the same way
 //     after Options.AnswerTimeout, because clients under ibsim-run have no
-//     timers of their own. A request is never completed twice: an answer that
-//     comes after its request was returned is dropped.
+//     timers of their own. A client that says in CONNECT that it has some, as
+//     transport/ibsim does, waits as long as it likes. A request is never
+//     completed twice: an answer that comes after its request was returned is
+//     dropped.
 //   - Only requests are returned. Answers, notices, TrapRepress and RMPP
 //     acknowledgments that are lost are lost silently: no program waits for them,
 //     and the preload library would hand them to the wrong agent.

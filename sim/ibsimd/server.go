@@ -26,7 +26,8 @@ type Options struct {
 	// ibsim's is 7070). Client number i uses port UDPPort+1+i.
 	UDPPort int
 	// AnswerTimeout is how long a request may stay without a response before it is
-	// returned with status 110. 0 is DefaultAnswerTimeout; negative: without
+	// returned with status 110, unless its client says that it has timers of its
+	// own. 0 is DefaultAnswerTimeout; negative: without
 	// limit, like ibsim.
 	AnswerTimeout time.Duration
 	// MaxClients bounds the clients; 0 is 65,535.
@@ -198,14 +199,13 @@ func (s *Server) kick() {
 // SockName is the base of the abstract socket names.
 func (s *Server) SockName() string { return s.opt.SockName }
 
-// deadline is when a request processed now is returned. The driver's lock is
+// wakeAt has the loop look for requests to return at a time, which it returns. The driver's lock is
 // held.
-func (s *Server) deadline(now mad.Time) mad.Time {
-	d := now.Add(max(s.opt.AnswerTimeout, time.Millisecond))
-	if int64(d) < s.next.Load() {
-		s.next.Store(int64(d))
+func (s *Server) wakeAt(at mad.Time) mad.Time {
+	if int64(at) < s.next.Load() {
+		s.next.Store(int64(at))
 	}
-	return d
+	return at
 }
 
 // tagged is the client whose request had this transaction ID, or nil.

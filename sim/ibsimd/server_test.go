@@ -146,31 +146,40 @@ func TestUndeliverableReturnsImmediately(t *testing.T) {
 
 func TestUnansweredReturnsOnce(t *testing.T) {
 	b := serve(t, star(t, 2), sim.Config{}, Options{AnswerTimeout: 100 * time.Millisecond})
-	sm, c := b.dial(t, "H1"), b.dial(t, "H2")
+	sm, c, patient := b.dial(t, "H1"), newRaw(t, b.srv.SockName(), "H2", false), b.dial(t, "H2")
 	if err := sm.SetIsSM(true); err != nil {
 		t.Fatal(err)
 	}
-	// SMInfo is the only request that needs no LIDs and goes to a peer.
-	send(t, c, drGet(99, smp.AttrSMInfo, 1, 1))
+	// SMInfo is the only request that needs no LIDs and goes to a peer. A client with timers of its
+	// own gets the answer however late it is.
+	send(t, patient, drGet(98, smp.AttrSMInfo, 1, 1))
+	early, em := recv(t, sm)
+	ask := func(tid uint64) { c.send(t, (*ib.MAD)(drGet(tid, smp.AttrSMInfo, 1, 1).Data)) }
+	ask(99)
 	asked, am := recv(t, sm)
 	if am.AttrID() != smp.AttrSMInfo || smp.HopPointer(am) != 0 {
 		t.Fatalf("the SM got % x", am[:24])
 	}
-	p, m := recv(t, c)
-	if p.Status != mad.Failed || m.TID()&tidMask != 99 {
+	d := c.recv(t)
+	if d.Status() != statusTimedOut || d.MAD().TID()&tidMask != 99 {
+		t.Fatalf("status %v, header % x", d.Status(), d.MAD()[:24])
+	}
+	smp.Respond(em, 0)
+	send(t, sm, early)
+	if p, m := recv(t, patient); p.Status != mad.Received || m.TID()&tidMask != 98 {
 		t.Fatalf("status %v, header % x", p.Status, m[:24])
 	}
 	// The late answer must not come through; a new request's must, however slow this machine is.
 	smp.Respond(am, 0)
 	send(t, sm, asked)
 	b.drv.Do(func(*sim.Subnet) { b.srv.opt.AnswerTimeout = need.Patience })
-	send(t, c, drGet(100, smp.AttrSMInfo, 1, 1))
+	ask(100)
 	asked, am = recv(t, sm)
 	smp.Respond(am, 0)
 	send(t, sm, asked)
-	p, m = recv(t, c)
-	if p.Status != mad.Received || m.TID()&tidMask != 100 || m.Method() != ib.MethodGetResp || smp.HopPointer(m) != 0 {
-		t.Fatalf("status %v, header % x", p.Status, m[:24])
+	d = c.recv(t)
+	if m := d.MAD(); d.Status() != 0 || m.TID()&tidMask != 100 || m.Method() != ib.MethodGetResp || smp.HopPointer(m) != 0 {
+		t.Fatalf("status %v, header % x", d.Status(), m[:24])
 	}
 }
 

@@ -107,6 +107,9 @@ const (
 	// extAddr: if both sides support it, the part of an address beyond LIDs and
 	// QPs follows the data message.
 	extAddr = 1 << 1
+	// extTimes, of a client: it has timers of its own, so that nothing returns to it
+	// only because it is late.
+	extTimes = 1 << 2
 )
 
 // InFlight reads from the payload of a CONNECT reply (at least 52 bytes,

@@ -147,7 +147,7 @@ func dial(ctx context.Context, o Options) (_ *Conn, err error) {
 		ne.PutUint32(info[8:], 1)
 	}
 	copy(info[12:], o.Node)
-	can := uint32(canAddress)
+	can := uint32(canAddress | canTime)
 	if o.Reassembles {
 		can |= canReassemble
 	}

@@ -51,7 +51,9 @@ const (
 	// canAddress: the fields of an address that a data message lacks (SL, path
 	// bits, P_Key index, GRH) follow it.
 	canAddress = 1 << 1
-	offFlags   = 20
+	// canTime of a client: the server returns no request to it that is only late.
+	canTime  = 1 << 2
+	offFlags = 20
 )
 
 // stockSlots is how many clients ibsim takes.
