@@ -28,5 +28,5 @@ if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then
 fi
 echo "deps: installing ${lack[*]}"
 export DEBIAN_FRONTEND=noninteractive
-apt-get -qq update </dev/null
-apt-get -qq -y --no-install-recommends install $(printf '%s\n' "${lack[@]}" | sort -u) </dev/null >/dev/null
+apt-get -qq -o Acquire::Retries=3 update </dev/null
+apt-get -qq -y -o Acquire::Retries=3 --no-install-recommends install $(printf '%s\n' "${lack[@]}" | sort -u) </dev/null >/dev/null
