@@ -78,7 +78,9 @@ func thresholdsAgree(t *testing.T, r *rand.Rand) {
 	if err := os.WriteFile(file, []byte(text.String()), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	u := upCounting(t, "--findings-thresholds", file)
+	// Without traffic: a packet that finds a port not yet Active is discarded, and what is counted then
+	// is missing from what the counter is set to below.
+	u := upCounting(t, "--findings-thresholds", file, "--traffic", "none")
 	u.rounds(1) // what is there before the first sample is no event
 	names := slices.Sorted(maps.Keys(limits))
 	r.Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
