@@ -70,8 +70,11 @@ func ListenUnix(path string) (net.Listener, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return nil, fmt.Errorf("api socket: %w", err)
 	}
-	if c, err := net.DialTimeout("unix", path, time.Second); err == nil {
+	switch c, err := net.Dial("unix", path); {
+	case err == nil:
 		c.Close()
+		fallthrough
+	case errors.Is(err, syscall.EAGAIN): // it lives, and is late with its connections
 		return nil, fmt.Errorf("api socket %s: another daemon serves it", path)
 	}
 	if st, err := os.Lstat(path); err == nil && st.Mode()&os.ModeSocket == 0 {
@@ -93,6 +96,9 @@ func ListenUnix(path string) (net.Listener, error) {
 	return bound(l, maxConns, reserveConns), nil
 }
 
+// graceTime is how long requests may go on after the end. Event streams end at once.
+var graceTime = time.Second
+
 // Serve answers on l until ctx ends, then lets requests finish for a moment.
 func Serve(ctx context.Context, l net.Listener, h http.Handler) error {
 	s := &http.Server{
@@ -111,7 +117,7 @@ func Serve(ctx context.Context, l net.Listener, h http.Handler) error {
 	case err := <-done:
 		return err
 	case <-ctx.Done():
-		grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+		grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), graceTime)
 		defer cancel()
 		if s.Shutdown(grace) != nil {
 			s.Close()

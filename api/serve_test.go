@@ -16,6 +16,9 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
+
+	"heddle/internal/need"
 )
 
 func TestListenNeedsTLSOffLoopback(t *testing.T) {
@@ -285,8 +288,38 @@ func TestStreamsAreBounded(t *testing.T) {
 	}
 }
 
+// TestLateDaemonKeepsItsSocket: a daemon that has not accepted connections for a while is no dead one.
+func TestLateDaemonKeepsItsSocket(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "api.sock")
+	fd, err := syscall.Socket(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer syscall.Close(fd)
+	if err := errors.Join(syscall.Bind(fd, &syscall.SockaddrUnix{Name: path}), syscall.Listen(fd, 0)); err != nil {
+		t.Fatal(err)
+	}
+	full := false
+	for range 10 {
+		c, err := net.Dial("unix", path)
+		if full = errors.Is(err, syscall.EAGAIN); full {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+	}
+	if l, err := ListenUnix(path); err == nil || !full {
+		l.Close()
+		t.Errorf("the socket was taken over; no room for connections: %v", full)
+	}
+}
+
 // TestServeEnds: an open stream does not delay the shutdown.
 func TestServeEnds(t *testing.T) {
+	defer func(was time.Duration) { graceTime = was }(graceTime)
+	graceTime = need.Patience // a stream that is not over by then shows
 	l, err := Listen("127.0.0.1:0", nil, "")
 	if err != nil {
 		t.Fatal(err)

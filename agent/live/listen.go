@@ -7,7 +7,7 @@ import (
 	"net/netip"
 	"os"
 	"strings"
-	"time"
+	"syscall"
 )
 
 // ListenACM opens a socket for ibacm's protocol: a path, or HOST:PORT on this machine alone.
@@ -56,8 +56,11 @@ func (l *linked) Close() error {
 
 // vacant removes the socket of a service that is gone.
 func vacant(path string) error {
-	if c, err := net.DialTimeout("unix", path, time.Second); err == nil {
+	switch c, err := net.Dial("unix", path); {
+	case err == nil:
 		c.Close()
+		fallthrough
+	case errors.Is(err, syscall.EAGAIN): // it lives, and is late with its connections
 		return fmt.Errorf("ACM socket %s: another service answers there; stop it (systemctl stop ibacm.socket ibacm.service), or name another place with --acm", path)
 	}
 	if st, err := os.Lstat(path); err == nil && st.Mode()&(os.ModeSocket|os.ModeSymlink) == 0 {

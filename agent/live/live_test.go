@@ -469,6 +469,25 @@ func TestListenACM(t *testing.T) {
 	if _, err := os.Lstat(link); err == nil {
 		t.Error("the link is left")
 	}
+	// A service that has not accepted connections for a while is no dead one.
+	late := filepath.Join(dir, "c")
+	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err == nil {
+		defer unix.Close(fd)
+		err = errors.Join(unix.Bind(fd, &unix.SockaddrUnix{Name: late}), unix.Listen(fd, 0))
+	}
+	for err == nil {
+		var c net.Conn
+		if c, err = net.Dial("unix", late); err == nil {
+			defer c.Close()
+		}
+	}
+	if !errors.Is(err, unix.EAGAIN) {
+		t.Fatal(err)
+	}
+	if _, err := ListenACM(late); err == nil || !strings.Contains(err.Error(), "another service") {
+		t.Errorf("a late service is displaced: %v", err)
+	}
 	for _, far := range []string{"0.0.0.0:6125", "10.0.0.1:6125", "6125"} {
 		if l, err := ListenACM(far); err == nil {
 			l.Close()
