@@ -310,16 +310,16 @@ func TestLostPort(t *testing.T) {
 		return p, nil
 	}
 	s := serve(t, Config{Wait: time.Second}, open)
-	ask := func() agent.Answer {
+	ask := func(wait time.Duration) agent.Answer {
 		q := agent.Query{Mask: wire.PathCompDGID, Record: wire.PathRecord{DGID: gid(3)}}
-		return s.ports[0].ask(t.Context(), agent.Ask{Query: q, Wait: time.Second})
+		return s.ports[0].ask(t.Context(), agent.Ask{Query: q, Wait: wait})
 	}
-	if a := ask(); a.Result != agent.Found {
+	if a := ask(need.Patience); a.Result != agent.Found {
 		t.Fatalf("%+v", a)
 	}
 	all[0].Close()
 	for limit := time.Now().Add(need.Patience); ; {
-		a := ask()
+		a := ask(time.Second)
 		mu.Lock()
 		back := len(all) == 2
 		mu.Unlock()
