@@ -65,7 +65,8 @@ func conform(t *testing.T, f *fabric.Fabric, smNode, client string, slow bool) {
 	for _, tool := range []string{"ibsim-run", "opensm", "osmtest", "smpquery"} {
 		need.Tool(t, tool)
 	}
-	b := serve(t, f, sim.Config{}, Options{})
+	// Every request is answered, however late OpenSM gets the processor.
+	b := serve(t, f, sim.Config{}, Options{AnswerTimeout: need.Patience})
 	bench := ibtools.New(t, b.srv.SockName())
 	bench.OpenSM(t, smNode, need.Patience)
 	begin := time.Now()
