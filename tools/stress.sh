@@ -9,7 +9,13 @@ pkg=${1:?usage: tools/stress.sh PACKAGE [-test.FLAG...]}
 shift
 stop=${STOP:-0.1} run=${RUN:-0.2} which=${WHICH:-all}
 dir=$(mktemp -d)
-trap 'rm -rf "$dir"' EXIT
+session=
+finish() {
+  rm -rf "$dir"
+  [ -n "$session" ] && pkill -KILL -s "$session"
+}
+trap finish EXIT
+trap 'exit 130' INT TERM
 race=()
 [ -n "${RACE:-}" ] && race=(-race) && export CGO_ENABLED=1
 go test -vet=off "${race[@]}" -c -o "$dir/stress.test" "$pkg" || exit 1
