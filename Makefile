@@ -28,7 +28,7 @@ deps: ## install the Debian packages the tests use, where we may
 check: ## before each commit, in less than a minute: formatting, vet, the quick tests of what changed
 	@list=$$($(TOOL) gofumpt -l .); if [ -n "$$list" ]; then echo "not formatted (make fmt): $$list"; exit 1; fi
 	@$(GO) vet ./...
-	@set -o pipefail; $(GO) test -short $$($(GO) list ./... | grep -vE '/(lab|interop|bench|umadfs|matrix)$$') | grep -v 'no test files'
+	@set -o pipefail; $(GO) test -short -timeout 30m $$($(GO) list ./... | grep -vE '/(lab|interop|bench|umadfs|matrix)$$') | grep -v 'no test files'
 
 # The tests come last, because their summary is what one reads; all parts run,
 # whatever becomes of the others.
