@@ -17,6 +17,7 @@ import (
 	"heddle/mad"
 	"heddle/shell"
 	"heddle/sm"
+	"heddle/store"
 	"heddle/subnet"
 	"heddle/vm"
 )
@@ -250,5 +251,60 @@ func TestVMNothingGoesOn(t *testing.T) {
 		if r.Waiting || (r.Err != nil) != refused {
 			t.Errorf("%v: %+v", placement, r)
 		}
+	}
+}
+
+// TestVMStores: the end of a move that was answered is stored within 100 ms, or when the manager
+// ends.
+func TestVMStores(t *testing.T) {
+	from, to := subnet.Place{Port: 0x11, Function: 1}, subnet.Place{Port: 0x11, Function: 2}
+	for _, wait := range []time.Duration{0, 100 * time.Millisecond} {
+		synctest.Test(t, func(t *testing.T) {
+			st := store.NewMemory()
+			d, _ := newPiped(func(*mad.Packet) error { return nil }, Config{})
+			d.cfg.Store = st
+			d.status.Store(&sm.Status{State: subnet.Master})
+			s := &subnet.Snapshot{
+				Gen: 1, Up: true, State: subnet.Master,
+				Nodes: []subnet.Node{{Info: smp.NodeInfo{NodeType: ib.NodeCA, NumPorts: 1, NodeGUID: 0x10}, Desc: "H1", SwitchIndex: -1, OK: true}},
+				Ports: []*subnet.Port{
+					{EndPort: -1, Peer: subnet.NoRef()},
+					{GUID: from.Port, Num: 1, LID: 1, Known: true, Peer: subnet.NoRef(), Adapter: &subnet.Adapter{Model: subnet.VSwitch, Functions: 2}},
+				},
+			}
+			s.Finish()
+			d.shared.Snap.Store(s)
+			end := d.manageAddresses(vm.New(vm.Config{}), nil)
+			stored := func() string {
+				state, err := st.Load()
+				if err != nil {
+					t.Fatal(err)
+				}
+				return fmt.Sprint(state.Records)
+			}
+			for i, at := range []subnet.Place{from, to} {
+				go func() {
+					<-time.After(time.Second)
+					smSays(d, sm.Output{Placements: []subnet.PlacementReport{{GUID: 0xAA, Place: at, State: subnet.PlacementPlaced, LID: 7}}})
+				}()
+				op := []vm.Op{vm.Create{I: vm.Interface{Name: "web", GUID: 0xAA, LIDKind: subnet.OwnLID, Place: from}}, vm.Move{Name: "web", To: to}}[i]
+				if out, err := d.Perform(t.Context(), []vm.Op{op}); err != nil || out[0].Err != nil || out[0].Waiting {
+					t.Fatalf("%+v: %+v, %v", op, out, err)
+				}
+			}
+			before := stored()
+			if wait > 0 {
+				<-time.After(wait)
+				synctest.Wait()
+				if stored() == before {
+					t.Errorf("not stored after %v", wait)
+				}
+				before = stored()
+			}
+			end()
+			if (stored() == before) != (wait > 0) {
+				t.Errorf("after %v: stored at the end: %v", wait, stored() != before)
+			}
+		})
 	}
 }

@@ -59,6 +59,7 @@ func (d *Daemon) manageAddresses(core shell.VMCore, records []store.Record) (end
 	return func() {
 		cancel()
 		running.Wait()
+		l.shell.Stop()
 		close(d.vm.ended)
 	}
 }

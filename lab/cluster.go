@@ -91,6 +91,9 @@ type Manager struct {
 	// KillAfterVMWrites, if > 0, is how many more times the address manager
 	// stores something before the manager dies, at once.
 	KillAfterVMWrites int
+	// KillAfterMoves, if > 0, is how many more moves of interfaces end and are answered
+	// before the manager dies, at once.
+	KillAfterMoves int
 	// OnSend, if set, sees every packet before it is sent.
 	OnSend func(p *mad.Packet)
 	// OnReceive, if set, is called with every received packet before the core gets it.

@@ -103,6 +103,9 @@ func (e smEdge) Stepped(ev sm.Event, out *sm.Output) {
 	m.Traps = append(m.Traps, out.Traps...)
 	if out.Stopped {
 		m.Stopped = true
+		if m.vm != nil {
+			m.vm.shell.Stop()
+		}
 		m.Kill()
 	}
 	if _, ok := ev.(sm.Received); ok {
@@ -171,7 +174,17 @@ func (e vmEdge) Published(v *vm.View) {
 
 func (e vmEdge) Reported([]subnet.PlacementReport) {}
 
-func (e vmEdge) Answered(vm.Op, *vm.Reply, time.Duration) {}
+func (e vmEdge) Answered(op vm.Op, r *vm.Reply, _ time.Duration) {
+	m := e.a.m
+	switch op.(type) {
+	case vm.Finish, vm.Move:
+		if m.KillAfterMoves > 0 && r.Err == nil && !r.Waiting {
+			if m.KillAfterMoves--; m.KillAfterMoves == 0 {
+				m.Kill()
+			}
+		}
+	}
+}
 
 func (e vmEdge) Tell(list []vm.Notice) { e.a.m.tellVM(list) }
 

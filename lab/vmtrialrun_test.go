@@ -42,6 +42,8 @@ type VMTrial struct {
 	Faults     int           // links, switches and hypervisors that fail or return, VPorts that go down and up
 	Loss       float64       // of every MAD, while it lasts
 	Kills      int           // of the manager
+	// Answered: the manager dies as soon as it has answered a move, every time.
+	Answered bool
 	// Wild is how many virtual machines nobody tells the manager of: VPorts that
 	// hypervisors bring up here and there.
 	Wild    int
@@ -313,13 +315,15 @@ func (t *VMTrial) kill() {
 	if t.m.Dead {
 		return
 	}
-	switch t.rng.IntN(3) {
-	case 0:
+	switch n := t.rng.IntN(3); {
+	case t.Answered:
+		t.m.KillAfterMoves = 1 + t.rng.IntN(2)
+	case n == 0:
 		t.m.Kill()
 		t.note("the manager is killed")
-	case 1:
+	case n == 1:
 		t.m.KillAfter = 1 + t.rng.IntN(60)
-	case 2:
+	default:
 		t.m.KillAfterVMWrites = 1 + t.rng.IntN(4)
 	}
 }
@@ -359,7 +363,7 @@ func (t *VMTrial) settle() error {
 	}
 	t.note("calm")
 	calm := s.Now()
-	t.m.KillAfter, t.m.KillAfterVMWrites = 0, 0
+	t.m.KillAfter, t.m.KillAfterVMWrites, t.m.KillAfterMoves = 0, 0, 0
 	if t.m.Dead {
 		t.revive()
 	}

@@ -85,6 +85,12 @@ func (v *VM) Step(ev vm.Event) {
 	v.taken = v.taken[:0]
 }
 
+// Stop ends the driver in order: what the core has not stored yet is stored.
+func (v *VM) Stop() {
+	v.Step(vm.Stop{})
+	v.Halt()
+}
+
 // Mail passes the newest snapshot to the core, and then the other waiting events: reports refer
 // to the snapshot that was published before them.
 func (v *VM) Mail() { v.Step(nil) }

@@ -201,6 +201,7 @@ func (s PlacementState) String() string {
 type PlacementReport struct {
 	GUID   ib.GUID
 	Place  Place // the location requested when the report was made
+	Held   Place // the function that has the address then, as far as is known; zero if none
 	State  PlacementState
 	LID    ib.LID // that the interface is reached at, 0 if none
 	Cause  Cause  // of PlacementRefused and PlacementWaiting: why, for programs

@@ -24,7 +24,7 @@ const (
 // Core is the address manager. One transaction is in progress at a time. Events that arrive
 // while it is being stored wait; together they form the next transaction. A transaction changes
 // the tables of the Core immediately, and undoes the changes if they cannot be stored. The
-// published View shows only what is stored.
+// published View shows only what is stored, or what follows from it (late.go).
 type Core struct {
 	cfg     Config
 	now     mad.Time
@@ -41,6 +41,7 @@ type Core struct {
 	look  bool   // the snapshot has not been compared with the operations in progress
 	// retryAt is when reports that could not be stored may be tried again.
 	retryAt mad.Time
+	late    late
 	tx      *tx // in progress; nil: none
 	gen     uint64
 
@@ -82,6 +83,7 @@ func New(cfg Config) *Core {
 	c.members.init()
 	c.functions.init()
 	c.pool.init(cfg)
+	c.late.init()
 	return c
 }
 
@@ -110,12 +112,15 @@ func (c *Core) Step(now mad.Time, ev Event, out *Output) {
 			c.publish() // before the next transaction changes anything
 		}
 	case Timer:
+	case Stop:
+		c.late.hurry(c.now)
 	}
 	c.work()
 	if c.tx == nil {
 		c.expire()
 	}
 	c.publish()
+	c.catchUp()
 	out.Timer = c.nextTimer()
 	c.out = nil
 }
@@ -162,6 +167,7 @@ func (c *Core) onStart(records []store.Record) {
 func (c *Core) loadInterface(r *store.Record) error {
 	e, err := decodeInterface(r.Key, r.Value)
 	if err == nil {
+		e.resumed = e.Doing == DoingFinish
 		c.take(e)
 		err = c.clash(e)
 	}
@@ -222,13 +228,21 @@ func (c *Core) work() {
 		}
 	}
 	c.settleIdle()
-	ops := slices.Concat(c.functions.ops(), c.interfaceOps(), c.members.ops)
-	if len(ops) == 0 {
+	changed := c.changes()
+	ops := slices.Concat(c.functions.ops(), c.interfaceOps(changed), c.members.ops)
+	if len(ops) == len(changed) && c.followAll(changed) { // also if there are none
+		c.tx.late = changed
 		c.commit()
 		return
 	}
+	c.persist(ops)
+}
+
+// persist writes ops, and what is late.
+func (c *Core) persist(ops []store.Op) {
 	c.gen++
-	c.out.Persist = append(c.out.Persist, ops...)
+	c.tx.caughtUp = true
+	c.out.Persist = append(append(c.out.Persist, ops...), c.lateOps()...)
 	c.out.PersistGen = c.gen
 }
 
@@ -252,6 +266,11 @@ func (c *Core) onPersisted(err error) {
 	// the error. Reports of the subnet manager remain true and are tried again.
 	t := c.tx
 	c.undo()
+	c.late.retry(c.now)
+	if len(t.order)+len(t.acts)+len(t.reports) == 0 { // only what is late was to be stored
+		c.tell("vm_store", true, "the ends of %d moves could not be stored; a manager that starts now carries them out again: %v", len(c.late.names), err)
+		return
+	}
 	c.look = true
 	for i := range t.acts {
 		a := &t.acts[i]
@@ -329,6 +348,9 @@ func (c *Core) nextTimer() mad.Time {
 	}
 	if c.retryAt != 0 {
 		t = min(t, c.retryAt)
+	}
+	if c.late.due != 0 {
+		t = min(t, c.late.due)
 	}
 	return t
 }

@@ -32,6 +32,8 @@ type rig struct {
 	parts      int // times that memberships were told
 	out        Output
 
+	// where is the hardware: who holds what.
+	where map[ib.GUID]subnet.Place
 	// obey: placements are reported as placed immediately.
 	obey   bool
 	refuse map[subnet.Place]string // and these as refused
@@ -40,7 +42,7 @@ type rig struct {
 }
 
 func newRig(t testing.TB) *rig {
-	r := &rig{t: t, store: store.NewMemory(), obey: true, refuse: map[subnet.Place]string{}, cause: subnet.CauseNotTaken, lid: 100}
+	r := &rig{t: t, store: store.NewMemory(), where: map[ib.GUID]subnet.Place{}, obey: true, refuse: map[subnet.Place]string{}, cause: subnet.CauseNotTaken, lid: 100}
 	r.start()
 	return r
 }
@@ -97,7 +99,7 @@ func (r *rig) effects(out *Output) []subnet.PlacementReport {
 	var list []subnet.PlacementReport
 	for _, l := range out.Put {
 		r.placements[l.GUID] = l
-		rep := subnet.PlacementReport{GUID: l.GUID, Place: l.Place, State: subnet.PlacementPlaced}
+		rep := subnet.PlacementReport{GUID: l.GUID, Place: l.Place, Held: r.where[l.GUID], State: subnet.PlacementPlaced}
 		if why := r.refuse[l.Place]; why != "" {
 			rep.State, rep.Cause, rep.Reason = subnet.PlacementRefused, r.cause, why
 		} else if l.LIDKind != subnet.SharedLID {
@@ -105,6 +107,9 @@ func (r *rig) effects(out *Output) []subnet.PlacementReport {
 				r.lid++
 				rep.LID = r.lid
 			}
+		}
+		if r.obey && rep.State == subnet.PlacementPlaced {
+			r.where[l.GUID], rep.Held = l.Place, l.Place
 		}
 		list = append(list, rep)
 	}

@@ -269,7 +269,7 @@ func (c *Core) finish(r *Request, e *entry) {
 			return
 		}
 		e = c.update(e, func(n *entry) {
-			n.Dest, n.Doing = c.follow(e), DoingFinish
+			n.Dest, n.Doing, n.resumed = c.follow(e), DoingFinish, false
 			n.Placement, n.Reason = subnet.PlacementMoving, c.awaited(e.Dest.Port)
 		})
 	}

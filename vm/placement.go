@@ -24,6 +24,9 @@ func (c *Core) report(r *subnet.PlacementReport) {
 	if e.Doing == DoingAttach && e.Place.Function == 0 {
 		return // the attach still waits for a function
 	}
+	if e.resumed && r.Held == e.Place { // it did not get to its new place
+		e = c.update(e, func(e *entry) { e.resumed = false })
+	}
 	switch r.State {
 	case subnet.PlacementPlaced:
 		c.settle(e, r)
@@ -61,12 +64,11 @@ func (c *Core) settle(e *entry, r *subnet.PlacementReport) {
 	n := c.update(e, func(n *entry) {
 		n.Placement, n.Doing, n.anyFunction, n.before = subnet.PlacementPlaced, "", n.anyFunction && doing == "", Created
 		switch doing {
-		case DoingAttach, DoingFinish:
+		case DoingAttach:
 			n.why = ""
-			if doing == DoingFinish {
-				n.State, n.Place, n.Dest, n.last = Attached, n.Dest, subnet.Place{}, finished
-				n.Blocks = r.SMPs
-			}
+		case DoingFinish:
+			n.arrive()
+			n.Blocks = r.SMPs
 		case DoingDetach:
 			n.State, n.Place, n.Dest, n.last, n.why = Detached, subnet.Place{}, subnet.Place{}, noMigration, ""
 		}
@@ -134,7 +136,12 @@ func (c *Core) refused(e *entry, r *subnet.PlacementReport) {
 	case DoingAttach:
 		c.notAttached(e, refusal(e, r.Cause, reason))
 	case DoingFinish:
-		c.goBack(e, reason)
+		if !e.resumed {
+			c.goBack(e, reason)
+			return
+		}
+		c.stays(e, reason)
+		c.still(e.Name)
 	case DoingRollBack:
 		n := c.update(e, func(n *entry) {
 			n.Placement, n.Doing = subnet.PlacementRefused, ""
@@ -150,10 +157,16 @@ func (c *Core) refused(e *entry, r *subnet.PlacementReport) {
 		c.tell("vm_refused", true, "interface %q (GUID %v) cannot be detached from %v: %s", n.Name, n.GUID, n.Place, reason)
 		c.end(n.Name, "", refusal(n, r.Cause, reason))
 	default:
-		n := c.update(e, func(n *entry) { n.Placement, n.Reason = subnet.PlacementRefused, reason })
-		if e.Placement != subnet.PlacementRefused {
-			c.tell("vm_refused", true, "interface %q (GUID %v) cannot be at %v: %s", n.Name, n.GUID, r.Place, reason)
-		}
+		c.stays(e, reason)
+	}
+}
+
+// stays notes that the place of e refuses it. The subnet manager tries again.
+func (c *Core) stays(e *entry, reason string) {
+	n := c.update(e, func(n *entry) { n.Placement, n.Reason = subnet.PlacementRefused, reason })
+	if e.Placement != subnet.PlacementRefused {
+		l, _ := n.placement()
+		c.tell("vm_refused", true, "interface %q (GUID %v) cannot be at %v: %s", n.Name, n.GUID, l.Place, reason)
 	}
 }
 
@@ -243,6 +256,10 @@ func (c *Core) lookAttach(e *entry) {
 }
 
 func (c *Core) lookFinish(e *entry) {
+	if c.absent(e.Dest.Port) && e.resumed {
+		c.still(e.Name)
+		return
+	}
 	if c.absent(e.Dest.Port) {
 		c.goBack(e, fmt.Sprintf("port %v is not in the subnet any more", e.Dest.Port))
 		return

@@ -14,6 +14,8 @@ type entry struct {
 	before      State   // during an attach: the state before
 	last        outcome // how its last migration ended
 	anyFunction bool    // the core chose the function of the next place
+	// resumed: during a finish: it is of an earlier manager, which may have answered it as done.
+	resumed bool
 	// why is the part of Reason that is stored: why it was refused or rolled back.
 	why string
 }

@@ -30,10 +30,11 @@ import (
 //	                      attach NAME PLACE, migrate NAME PLACE, move NAME PLACE, finish NAME, rollback NAME,
 //	                      detach NAME, delete NAME [force], keys NAME HEX…, member HEX GUID…
 //	sm                    what the subnet manager reports of placements, one a line:
-//	                      placed|moving|waiting|refused|refused-no-lid NAME PLACE|nowhere [LID] [REASON]
+//	                      placed|moving|waiting|refused|refused-no-lid NAME PLACE|nowhere [held=PLACE] [LID] [REASON]
 //	store fail=N          the next N writes of the store fail
 //	crash before|after    the manager dies before or after its next write, at once
 //	run D                 time passes
+//	stop                  the manager ends in order
 //	show                  interfaces as they are published
 //
 // A line of output begins with its recipient: store, sm (placements and memberships for the
@@ -151,6 +152,8 @@ func (b *desk) do(d *datadriven.TestData) {
 		d.ScanArgs(b.t, "fail", &b.store.FailNext)
 	case "crash":
 		b.crash = d.CmdArgs[0].Key
+	case "stop":
+		b.step(Stop{})
 	case "run":
 		b.run(d.CmdArgs[0].Key)
 	case "show":
@@ -267,6 +270,9 @@ func (b *desk) report(w []string) subnet.PlacementReport {
 		r.GUID = i.GUID
 	}
 	rest := w[3:]
+	if len(rest) > 0 && strings.HasPrefix(rest[0], "held=") {
+		r.Held, rest = b.place(rest[0][len("held="):]), rest[1:]
+	}
 	if len(rest) > 0 {
 		if n, err := strconv.Atoi(rest[0]); err == nil {
 			r.LID, rest = ib.LID(n), rest[1:]

@@ -15,7 +15,10 @@ type tx struct {
 	order   []string          // their names, as they were touched
 	acts    []act
 	notices []Notice
-	reports []item // that caused it
+	reports []item   // that caused it
+	late    []string // interfaces whose finishes end in it; they are not stored with it
+	// caughtUp: everything that was late is stored with it.
+	caughtUp bool
 }
 
 // act is what is done for requests once the transaction is stored.
@@ -83,16 +86,25 @@ func (c *Core) undo() {
 	c.functions.undo(&c.pool)
 }
 
-// interfaceOps are the changes of the store.
-func (c *Core) interfaceOps() []store.Op {
-	var ops []store.Op
+// changes are the interfaces whose records differ from before.
+func (c *Core) changes() (names []string) {
 	for _, name := range c.tx.order {
 		was, is := c.tx.before[name], c.named[name]
-		switch {
-		case is == nil && was != nil:
-			ops = append(ops, dropInterface(name))
-		case is != nil && (was == nil || !was.storedAs(is)):
+		if (was == nil) != (is == nil) || was != nil && !was.storedAs(is) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// interfaceOps are the records of interfaces as they are now.
+func (c *Core) interfaceOps(names []string) []store.Op {
+	var ops []store.Op
+	for _, name := range names {
+		if is := c.named[name]; is != nil {
 			ops = append(ops, putInterface(is))
+		} else {
+			ops = append(ops, dropInterface(name))
 		}
 	}
 	return ops
@@ -130,6 +142,10 @@ func equalPlacement(a, b *subnet.Placement) bool {
 func (c *Core) commit() {
 	t := c.tx
 	c.tx = nil
+	if t.caughtUp {
+		c.late.init()
+	}
+	c.late.add(t.late, c.now)
 	c.functions.commit()
 	for _, name := range t.order {
 		was, is := t.before[name], c.named[name]

@@ -7,7 +7,8 @@
 // Core is a state machine like sm.Core and sa.Core: the shell gives it events, one at a time,
 // and does what the output lists, in the order of its fields. Every operation is stored before
 // it is answered or carried out. After a crash, a restarted manager finishes or undoes the
-// operation. Operations are idempotent: a repeated one is answered like the first.
+// operation. The end of a Finish that succeeded is stored after its answer: what was stored before
+// leads to it (late.go). Operations are idempotent: a repeated one is answered like the first.
 //
 // Create with a place and Move consist of several operations, but store one record.
 //
@@ -163,12 +164,16 @@ type Persisted struct {
 // are harmless.
 type Timer struct{}
 
+// Stop says that the manager ends: what is not stored yet is stored now.
+type Stop struct{}
+
 func (Start) event()     {}
 func (Published) event() {}
 func (Reports) event()   {}
 func (Requests) event()  {}
 func (Persisted) event() {}
 func (Timer) event()     {}
+func (Stop) event()      {}
 
 // Op is an operation: one of the types below.
 type Op interface{ op() }
@@ -258,10 +263,10 @@ func (SetKeys) op()       {}
 func (AddMembers) op()    {}
 func (RemoveMembers) op() {}
 
-// Reply answers an operation: it is stored, or Err says why not. Attach, Finish, Move, RollBack
-// and Detach are answered when the subnet manager has carried them out or refused them. If the
-// subnet is not up, the place is absent, or it takes longer than five seconds, they are
-// answered with Waiting.
+// Reply answers an operation: it is stored, or follows from what is stored, or Err says why not.
+// Attach, Finish, Move, RollBack and Detach are answered when the subnet manager has carried them
+// out or refused them. If the subnet is not up, the place is absent, or it takes longer than five
+// seconds, they are answered with Waiting.
 type Reply struct {
 	Tag       uint64
 	Err       error

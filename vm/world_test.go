@@ -38,15 +38,20 @@ type world struct {
 
 	tag  uint64
 	open map[uint64]Op // requests without a reply
+	// promised is where interfaces are that were answered as moved, until somebody asks for more.
+	promised map[string]subnet.Place
+	stops    int // of managers, in order
+	kept     int // of promised: that were late when the manager died
 
 	crashes, refusals, full int
 	calm                    bool // nothing goes wrong any more
+	brisk                   bool // moves follow each other, sooner than the store has all of them
 }
 
 var hypers = []ib.GUID{hyperA, hyperB, hyperC, sharedA, sharedB, vportA}
 
 func newWorld(t testing.TB, choose func(int) int) *world {
-	w := &world{t: t, choose: choose, store: store.NewMemory(), where: map[ib.GUID]subnet.Place{}, gone: map[ib.GUID]bool{}, bound: map[subnet.Place]ib.GUID{}}
+	w := &world{t: t, choose: choose, store: store.NewMemory(), where: map[ib.GUID]subnet.Place{}, gone: map[ib.GUID]bool{}, bound: map[subnet.Place]ib.GUID{}, promised: map[string]subnet.Place{}}
 	w.boot()
 	return w
 }
@@ -65,11 +70,21 @@ func (w *world) boot() {
 
 func (w *world) crash() {
 	w.crashes++
+	for name := range w.c.late.names {
+		if _, ok := w.promised[name]; ok {
+			w.kept++
+		}
+	}
 	w.boot()
 }
 
-// dies reports whether both die at this point.
-func (w *world) dies() bool { return !w.calm && w.choose(40) == 0 }
+// dies reports whether both die at this point. They do so more often while the store lacks something.
+func (w *world) dies() bool {
+	if len(w.c.late.names) > 0 {
+		return !w.calm && w.choose(6) == 0
+	}
+	return !w.calm && w.choose(40) == 0
+}
 
 // publish shows the core the subnet.
 func (w *world) publish() {
@@ -107,6 +122,7 @@ func (w *world) step(ev Event) {
 		if _, ok := w.open[a.Tag]; !ok {
 			w.t.Fatalf("a reply to %d, which nobody waits for: %+v", a.Tag, a)
 		}
+		w.promise(w.open[a.Tag], &a)
 		delete(w.open, a.Tag)
 	}
 	if w.dies() {
@@ -115,6 +131,28 @@ func (w *world) step(ev Event) {
 	}
 	w.take(&out)
 	w.check()
+}
+
+// promise notes what a reply says.
+func (w *world) promise(op Op, a *Reply) {
+	switch op.(type) {
+	case Finish, Move:
+		if a.Err == nil && !a.Waiting && a.Interface.Doing == "" {
+			w.promised[a.Interface.Name] = a.Interface.Place
+		}
+	}
+}
+
+// stop ends the manager in order; the next one finds nothing late.
+func (w *world) stop() {
+	w.saved()
+	w.step(Stop{})
+	w.saved()
+	if len(w.c.late.names) > 0 && w.full == 0 {
+		w.t.Fatalf("not stored at the end: %v", w.c.late.names)
+	}
+	w.stops++
+	w.boot()
 }
 
 // take is the subnet manager's SetPlacements.
@@ -184,7 +222,16 @@ func (w *world) manage() {
 	default:
 		w.where[g] = l.Place
 	}
+	r.Held = w.where[g]
 	w.reports = append(w.reports, r)
+}
+
+// pause bounds the time between events, in milliseconds.
+func (w *world) pause() int {
+	if w.brisk {
+		return 80
+	}
+	return 4000
 }
 
 // act makes one random event.
@@ -208,7 +255,11 @@ func (w *world) act() {
 	case 6, 7:
 		w.saved()
 	case 8:
-		w.now = w.now.Add(time.Duration(w.choose(4000)) * time.Millisecond)
+		if w.choose(30) == 0 {
+			w.stop()
+			return
+		}
+		w.now = w.now.Add(time.Duration(w.choose(w.pause())) * time.Millisecond)
 		if w.due <= w.now {
 			w.step(Timer{})
 		}
@@ -249,6 +300,10 @@ func (w *world) ask() {
 		w.tag++
 		op := w.op()
 		w.open[w.tag] = op
+		delete(w.promised, nameOf(op))
+		if d, ok := op.(Delete); ok {
+			delete(w.promised, d.Name)
+		}
 		ev.List = append(ev.List, Request{w.tag, op})
 	}
 	w.step(ev)
@@ -257,6 +312,9 @@ func (w *world) ask() {
 func (w *world) op() Op {
 	name := string(rune('a' + w.choose(12)))
 	at := subnet.Place{Port: hypers[w.choose(len(hypers))], Function: uint16(w.choose(4))}
+	if w.brisk && w.choose(2) == 0 {
+		return Move{name, at}
+	}
 	switch w.choose(14) {
 	case 0, 1:
 		i := Interface{Name: name, LIDKind: subnet.LIDKind(w.choose(3)), Mode: subnet.MoveMode(w.choose(3))}
@@ -362,6 +420,12 @@ func (w *world) check() {
 	if journal != w.view.Journal {
 		w.t.Fatalf("%d operations, and a journal of %d", journal, w.view.Journal)
 	}
+	for name, p := range w.promised {
+		i := w.view.Interface(name)
+		if i == nil || i.Place != p && (i.Doing != DoingFinish || i.Dest != p) || w.c.started && w.unsaved == nil && w.placements[i.GUID].Place != p {
+			w.t.Fatalf("%q was answered as moved to %v, and is %+v", name, p, i)
+		}
+	}
 	if w.unsaved == nil {
 		w.stored()
 	}
@@ -377,6 +441,13 @@ func (w *world) stored() {
 	var out Output
 	fresh := New(Config{})
 	fresh.Step(0, Start{Records: st.Records}, &out)
+	for _, name := range slices.Sorted(maps.Keys(w.c.late.names)) {
+		if is, e := w.view.Interface(name), fresh.named[name]; is != nil && e != nil && e.Doing == DoingFinish && e.Dest == is.Place {
+			fresh.Step(0, Reports{[]subnet.PlacementReport{{GUID: e.GUID, Place: e.Dest, State: subnet.PlacementPlaced, LID: is.LID}}}, &out)
+		} else {
+			w.t.Fatalf("%q moved, and in the store it is %+v", name, e)
+		}
+	}
 	if len(out.Notices) > 0 && out.Notices[0].Warn {
 		w.t.Fatalf("the store: %v", out.Notices)
 	}
@@ -456,11 +527,12 @@ func TestCrashes(t *testing.T) {
 	case os.Getenv("HEDDLE_LONG") != "":
 		worlds = 3000
 	}
-	crashes, refusals, full := 0, 0, 0
+	crashes, refusals, full, stops, promised := 0, 0, 0, 0, 0
 	for seed := range worlds {
 		t.Run("", func(t *testing.T) {
 			rng := rand.New(rand.NewPCG(uint64(seed), 5))
 			w := newWorld(t, rng.IntN)
+			w.brisk = seed%2 == 1
 			defer func() {
 				if t.Failed() {
 					t.Logf("seed %d", seed)
@@ -470,11 +542,11 @@ func TestCrashes(t *testing.T) {
 				w.act()
 			}
 			w.settle()
-			crashes, refusals, full = crashes+w.crashes, refusals+w.refusals, full+w.full
+			crashes, refusals, full, stops, promised = crashes+w.crashes, refusals+w.refusals, full+w.full, stops+w.stops, promised+w.kept
 		})
 	}
-	t.Logf("%d crashes, %d refusals, %d writes that failed", crashes, refusals, full)
-	if crashes < worlds || refusals < worlds || full < worlds {
+	t.Logf("%d crashes, %d refusals, %d writes that failed, %d ends in order; %d moves that were answered and stored later when a manager died", crashes, refusals, full, stops, promised)
+	if crashes < worlds || refusals < worlds || full < worlds || stops < worlds/2 || promised < worlds/5 {
 		t.Error("too few faults occurred for a meaningful test")
 	}
 }

@@ -25,7 +25,7 @@ func (m *Machine) report(l *placement, s subnet.PlacementState, f failure) {
 	if l.implied || l.unwanted() {
 		return
 	}
-	r := subnet.PlacementReport{GUID: l.GUID, Place: l.Place, State: s, Cause: f.cause, Reason: f.why}
+	r := subnet.PlacementReport{GUID: l.GUID, Place: l.Place, Held: l.held, State: s, Cause: f.cause, Reason: f.why}
 	if s == subnet.PlacementPlaced {
 		r.SMPs, r.AtRisk = l.smps, l.atRisk
 		if r.LID = m.lidOf(l); r.LID == 0 {
@@ -35,7 +35,7 @@ func (m *Machine) report(l *placement, s subnet.PlacementState, f failure) {
 		r.LID = m.lidOf(l)
 	}
 	same := r
-	same.SMPs, same.AtRisk = l.told.SMPs, l.told.AtRisk
+	same.Held, same.SMPs, same.AtRisk = l.told.Held, l.told.SMPs, l.told.AtRisk
 	if l.told == same && l.told.GUID != 0 {
 		return
 	}
