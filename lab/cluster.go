@@ -79,10 +79,12 @@ type Manager struct {
 	SANotices []sa.Notice
 	// VMNotices are those of the address manager.
 	VMNotices []vm.Notice
-	Stopped   bool
-	Dead      bool
-	Workers   int           // of routing jobs; 0 = 1
-	JobTime   time.Duration // virtual time that a routing job takes
+	// Commits is how often something was stored.
+	Commits int
+	Stopped bool
+	Dead    bool
+	Workers int           // of routing jobs; 0 = 1
+	JobTime time.Duration // virtual time that a routing job takes
 	// JobClock: a routing job takes JobTime and what it took by Clock.
 	JobClock bool
 	// KillAfter, if > 0, is how many more SMPs the manager sends before it

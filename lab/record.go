@@ -51,6 +51,7 @@ func (m *Manager) persist(ops []store.Op) error {
 		r.stamp(r.store, m)
 		fmt.Fprintf(r.store, "%+v", ops)
 	}
+	m.Commits++
 	return m.Store.Apply(ops)
 }
 

@@ -213,3 +213,33 @@ func TestMoveStoredLate(t *testing.T) {
 		t.Error("stored again")
 	}
 }
+
+// TestCommitsOfMoves: moves that follow each other take one commit each, and two if the functions
+// exchange LIDs.
+func TestCommitsOfMoves(t *testing.T) {
+	for _, prepopulate := range []bool{false, true} {
+		k := &lateCloud{layCloud(t, 3, 3, sim.Hypervisor{Model: sim.VSwitch, VFs: 4}, sim.Config{Seed: 1, HopLatency: time.Microsecond, SMALatency: 5 * time.Microsecond}, func(c *sm.Config) {
+			c.VSwitchPrepopulate = prepopulate
+		}), store.NewMemory()}
+		k.moved(subnet.OwnLID, vm.PoolGUID)
+		if err := k.Sim.EnableVPort(vf(t, k.Cluster, k.hosts[1], 1)); err != nil {
+			t.Fatal(err)
+		}
+		k.Run(time.Second)
+		const moves = 40
+		before := k.m.Commits
+		for i := range moves {
+			k.do(vm.Move{Name: "web", To: []subnet.Place{k.place(1, 1), k.place(5, 2)}[i%2]})
+		}
+		got, want := k.m.Commits-before, moves
+		if prepopulate {
+			want *= 2
+		}
+		if got != want {
+			t.Errorf("prepopulate %v: %d commits for %d moves, want %d", prepopulate, got, moves, want)
+		}
+		if k.Run(time.Second); k.m.Commits-before != want+1 {
+			t.Errorf("prepopulate %v: %d commits after the last move, want 1", prepopulate, k.m.Commits-before-want)
+		}
+	}
+}
