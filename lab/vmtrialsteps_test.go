@@ -270,6 +270,9 @@ func (t *VMTrial) end(g *guest) {
 	}
 	i := t.lookup(g)
 	if i == nil || t.rng.IntN(4) == 0 {
+		if i != nil && i.State == vm.Migrating {
+			g.add(i.Place) // also if a manager that died has finished it
+		}
 		t.ask(g, vm.RollBack{Name: g.name}, follow)
 		return
 	}

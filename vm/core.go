@@ -168,6 +168,7 @@ func (c *Core) loadInterface(r *store.Record) error {
 	e, err := decodeInterface(r.Key, r.Value)
 	if err == nil {
 		e.resumed = e.Doing == DoingFinish
+		e.unsure = e.resumed
 		c.take(e)
 		err = c.clash(e)
 	}

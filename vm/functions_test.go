@@ -119,6 +119,8 @@ func TestFunctionGUIDGoesBack(t *testing.T) {
 		t.Fatalf("%v", r.placements)
 	}
 	r.obey = true
+	r.fails(RollBack{"web"}, ErrConflict, "repeat the request when the subnet is up")
+	r.step(Reports{[]subnet.PlacementReport{{GUID: two, Place: at(sharedB, 1), State: subnet.PlacementWaiting, Cause: subnet.CauseFunctionDown, Reason: "it is down"}}})
 	r.ok(RollBack{"web"})
 	if i := r.view.Interface("web"); i.GUID != one || r.placements[one].Place != at(hyperA, 1) || len(r.placements) != 1 {
 		t.Fatalf("%+v %v", i, r.placements)

@@ -17,8 +17,8 @@ import (
 // rollback too.
 //
 // A finish that is found in the store at the start may thus have been answered as done. It is
-// rolled back only if somebody asks for that, or if its address is seen at the old place, which
-// gives the address up before the new place gets it.
+// rolled back only if its address is seen at the old place, which gives the address up before the
+// new place gets it, or if somebody asks for that and the address is not seen at the new place.
 
 // lateBy is how long the store may lack the end of a finish.
 const lateBy = 100 * time.Millisecond
@@ -81,6 +81,22 @@ func (c *Core) followAll(names []string) bool {
 		}
 	}
 	return true
+}
+
+// learn notes what a report says of a finish that an earlier manager began.
+func (c *Core) learn(e *entry, r *subnet.PlacementReport) *entry {
+	resumed, unsure := e.resumed, e.unsure
+	switch {
+	case !resumed || r.State == subnet.PlacementPlaced || r.Held == e.Dest:
+	case r.Held == e.Place:
+		resumed, unsure = false, false
+	case r.Cause != subnet.CauseFunctionsUnread && r.Cause != subnet.CauseFunctionUnread:
+		unsure = false
+	}
+	if resumed == e.resumed && unsure == e.unsure {
+		return e
+	}
+	return c.update(e, func(e *entry) { e.resumed, e.unsure = resumed, unsure })
 }
 
 // arrive ends the finish of e: it is at its destination.

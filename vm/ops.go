@@ -269,7 +269,7 @@ func (c *Core) finish(r *Request, e *entry) {
 			return
 		}
 		e = c.update(e, func(n *entry) {
-			n.Dest, n.Doing, n.resumed = c.follow(e), DoingFinish, false
+			n.Dest, n.Doing, n.resumed, n.unsure = c.follow(e), DoingFinish, false, false
 			n.Placement, n.Reason = subnet.PlacementMoving, c.awaited(e.Dest.Port)
 		})
 	}
@@ -290,6 +290,9 @@ func (c *Core) rollBack(r *Request, e *entry) {
 			err = conflict("interface %q: its migration to %v is finished: migrate it back", e.Name, e.Place)
 		}
 		c.reply(r, e.Name, err)
+		return
+	case e.State == Migrating && e.Doing == DoingFinish && e.unsure:
+		c.reply(r, e.Name, conflict("interface %q: a manager that ended was moving it to %v, and may have finished that: repeat the request when the subnet is up", e.Name, e.Dest))
 		return
 	case e.State == Migrating:
 		was := e.Dest

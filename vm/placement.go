@@ -24,9 +24,7 @@ func (c *Core) report(r *subnet.PlacementReport) {
 	if e.Doing == DoingAttach && e.Place.Function == 0 {
 		return // the attach still waits for a function
 	}
-	if e.resumed && r.Held == e.Place { // it did not get to its new place
-		e = c.update(e, func(e *entry) { e.resumed = false })
-	}
+	e = c.learn(e, r)
 	switch r.State {
 	case subnet.PlacementPlaced:
 		c.settle(e, r)

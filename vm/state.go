@@ -15,7 +15,8 @@ type entry struct {
 	last        outcome // how its last migration ended
 	anyFunction bool    // the core chose the function of the next place
 	// resumed: during a finish: it is of an earlier manager, which may have answered it as done.
-	resumed bool
+	// unsure: and the subnet manager has not said yet that it is not.
+	resumed, unsure bool
 	// why is the part of Reason that is stored: why it was refused or rolled back.
 	why string
 }
