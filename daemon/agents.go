@@ -93,7 +93,8 @@ func (l *agentLoop) Now() mad.Time { return l.d.now() }
 
 // Send sends requests. The core repeats those that are not answered, so an error is only counted.
 func (l *agentLoop) Send(list []mad.Packet) {
-	l.side.unsent.Add(sendAll(l.d.cfg.Port, l.burst, list))
+	unsent, _ := sendAll(l.d.cfg.Port, l.burst, list)
+	l.side.unsent.Add(unsent)
 }
 
 // tell logs a notice of a core and adds it to the events, within the limit.
@@ -109,21 +110,33 @@ func (l *agentLoop) tell(kind string, warn bool, text string) {
 	l.d.note(level, kind, text, nil)
 }
 
-// sendAll sends a list, in a burst if the port does that, and returns how many it refused.
-func sendAll(port mad.Transport, burst mad.Burster, list []mad.Packet) (unsent uint64) {
+// sendAll sends a list, in a burst or a batch if the port does that. It returns how many the port
+// refused, and why it refused the last of them.
+func sendAll(port mad.Transport, burst mad.Burster, list []mad.Packet) (unsent uint64, why error) {
+	refused := func(err error) {
+		unsent++
+		why = err
+		list = list[1:]
+	}
 	if burst != nil {
 		n, err := burst.TrySend(list)
 		if list = list[n:]; err != nil && len(list) > 0 {
-			unsent++
-			list = list[1:]
+			refused(err)
 		}
 	}
-	for i := range list { // those for which there was no room wait for it
-		if err := port.Send(&list[i]); err != nil {
-			unsent++
+	batch, _ := port.(mad.Batcher)
+	for len(list) > 0 { // those for which there was no room wait for it
+		n, err := 0, error(nil)
+		if batch != nil {
+			n, err = batch.SendAll(list)
+		} else if err = port.Send(&list[0]); err == nil {
+			n = 1
+		}
+		if list = list[n:]; err != nil {
+			refused(err)
 		}
 	}
-	return unsent
+	return unsent, why
 }
 
 // agentWindows are how many requests the performance manager, perf of them unless 0, and the

@@ -20,11 +20,12 @@ type loop struct {
 	ctx   context.Context
 	shell *shell.SM
 	alarm alarm
+	burst mad.Burster // nil: one packet at a time
 
 	told       eventLimit
-	cut        alarm // when what told left out is to be told
-	stale      alarm // when the published status is to be renewed
-	statusAt   mad.Time
+	cut        alarm    // when what told left out is to be told
+	stale      alarm    // when the published status is to be renewed
+	statusNext mad.Time // not before then, unless the standing changes
 	stopping   bool
 	result     error
 	claimed    bool // IsSM was ours
@@ -35,7 +36,7 @@ type loop struct {
 }
 
 func newLoop(ctx context.Context, d *Daemon) *loop {
-	l := &loop{d: d, ctx: ctx, alarm: newAlarm(), cut: newAlarm(), stale: newAlarm(), changes: map[uint64]chan<- error{}}
+	l := &loop{d: d, ctx: ctx, alarm: newAlarm(), burst: burstsOf(d.cfg.Port), cut: newAlarm(), stale: newAlarm(), changes: map[uint64]chan<- error{}}
 	l.shell = shell.NewSM(d.core, l, &d.shared)
 	return l
 }
@@ -182,13 +183,15 @@ func (l *loop) claim() error {
 	}
 }
 
-func (l *loop) Send(p *mad.Packet) {
-	if err := l.d.cfg.Port.Send(p); err != nil {
-		l.sendFailed++
-		if l.sendFailed == 1 || l.sendFailed%1000 == 0 {
-			l.d.note(slog.LevelWarn, "send_failed", "the port refused a MAD, which will be sent again",
-				map[string]string{"err": err.Error(), "count": fmt.Sprint(l.sendFailed)})
-		}
+func (l *loop) Send(list []mad.Packet) {
+	unsent, err := sendAll(l.d.cfg.Port, l.burst, list)
+	if unsent == 0 {
+		return
+	}
+	was := l.sendFailed
+	if l.sendFailed += unsent; was == 0 || was/1000 != l.sendFailed/1000 {
+		l.d.note(slog.LevelWarn, "send_failed", "the port refused a MAD, which will be sent again",
+			map[string]string{"err": err.Error(), "count": fmt.Sprint(l.sendFailed)})
 	}
 }
 
@@ -240,25 +243,31 @@ func (l *loop) Planned(p *sm.Plan) {
 func (l *loop) Wake(at mad.Time) { l.alarm.set(l.d.now(), at) }
 
 // statusEvery is the least time between two published statuses of equal standing. A move of a LID
-// sends several notices, and in a full subnet a status takes longer than the move.
-const statusEvery = 100 * time.Millisecond
+// sends several notices, and in a full subnet a status takes as long as half of the move: statusShare
+// times as long passes before the next.
+const (
+	statusEvery = 100 * time.Millisecond
+	statusShare = 200
+)
 
 // publishStatus publishes the status for readers that the loop keeps waiting (fresh).
 func (l *loop) publishStatus() {
+	began := l.d.now()
 	st := l.d.core.Status()
 	l.d.status.Store(&st)
-	l.statusAt = l.d.now()
-	l.stale.set(l.statusAt, mad.Never)
+	now := l.d.now()
+	l.statusNext = now.Add(max(statusEvery, min(statusShare*now.Sub(began), time.Second)))
+	l.stale.set(now, mad.Never)
 }
 
 // changedStatus publishes the status now if the standing has changed, else soon.
 func (l *loop) changedStatus(s sm.Standing) {
 	was := l.d.status.Load()
-	if was == nil || s != (sm.Standing{State: was.State, Up: was.Up, Master: was.Master}) || l.d.now().Sub(l.statusAt) >= statusEvery {
+	if was == nil || s != (sm.Standing{State: was.State, Up: was.Up, Master: was.Master}) || l.d.now() >= l.statusNext {
 		l.publishStatus()
 		return
 	}
-	l.stale.set(l.d.now(), l.statusAt.Add(statusEvery))
+	l.stale.set(l.d.now(), l.statusNext)
 }
 
 // Stepped publishes the status after a notice or snapshot; fresh reads a newer one from the

@@ -21,7 +21,7 @@ func TestStatusIsNotMadForEachNotice(t *testing.T) {
 	if first == nil {
 		t.Fatal("the first notice published no status")
 	}
-	l.statusAt = d.now().Add(time.Hour) // however slow this machine is
+	l.statusNext = d.now().Add(time.Hour) // however slow this machine is
 	for range 100 {
 		l.Stepped(nil, out)
 	}

@@ -36,7 +36,15 @@ func (e smEdge) SetIsSM(on bool) error {
 	return nil
 }
 
-func (e smEdge) Send(p *mad.Packet) {
+func (e smEdge) Send(list []mad.Packet) {
+	for i := range list {
+		if e.send(&list[i]); e.m.Dead {
+			return
+		}
+	}
+}
+
+func (e smEdge) send(p *mad.Packet) {
 	m := e.m
 	if m.OnSend != nil {
 		m.OnSend(p)

@@ -118,6 +118,13 @@ type Burster interface {
 	TrySend(ps []Packet) (int, error)
 }
 
+// Batcher is implemented by a Transport that sends several packets for less than one by one.
+type Batcher interface {
+	// SendAll is Send for each packet, in order. It returns how many it sent, and an error if the
+	// next one cannot be sent.
+	SendAll(ps []Packet) (int, error)
+}
+
 // LateCopy is how long a duplicate of a datagram may stay in flight in a subnet after the
 // response. A value written twice within this time is read back, because the duplicate of the
 // first write may arrive last.

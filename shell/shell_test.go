@@ -106,7 +106,7 @@ func (e smNotes) Now() mad.Time              { return 1 }
 func (e smNotes) Apply(ops []store.Op) error { return e.w.apply("sm", ops) }
 func (e smNotes) Wake(at mad.Time)           { e.w.wake("sm", at) }
 func (e smNotes) SetIsSM(on bool) error      { e.w.note("sm IsSM %v", on); return e.w.busy }
-func (e smNotes) Send(*mad.Packet)           { e.w.note("sm send"); e.w.onSend() }
+func (e smNotes) Send(l []mad.Packet)        { e.w.note("sm send %d", len(l)); e.w.onSend() }
 func (e smNotes) Compute(*sm.Job)            { e.w.note("sm job") }
 func (e smNotes) Published(*subnet.Snapshot) {
 	e.w.note("sm published %v", e.w.shared.Snap.Load() != nil)
@@ -197,7 +197,7 @@ func TestOrder(t *testing.T) {
 		persisted := fmt.Sprintf("  gen 7, %v", full)
 		w.sm.Step(sm.Timer{})
 		w.want(t, "sm", "sm sm.Timer",
-			"sm store 2", "sm IsSM true", "sm send", "sm send", "sm job",
+			"sm store 2", "sm IsSM true", "sm send 2", "sm job",
 			"sm published true", "sa sa.Published", "sa unsaved 3", "vm vm.Published",
 			"vm reported 1", "vm vm.Reports",
 			"sa sa.Trap", "sa unsaved 3", "sa sa.Trap", "sa unsaved 3",
@@ -239,7 +239,7 @@ func TestHalt(t *testing.T) {
 	w.onSend = func() { w.sm.Halt() }
 	w.took()
 	w.sm.Step(sm.Timer{})
-	w.want(t, "killed after a send", "sm sm.Timer", "sm store 2", "sm IsSM true", "sm send")
+	w.want(t, "killed after a send", "sm sm.Timer", "sm store 2", "sm IsSM true", "sm send 2")
 
 	w = newWorld(true)
 	w.sm.Start(nil, nil)

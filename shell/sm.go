@@ -18,8 +18,9 @@ type SMPort interface {
 	// SetIsSM sets or clears CapabilityMask.IsSM. An error ends the manager before it sends
 	// again: two managers on one port would receive each other's responses.
 	SetIsSM(on bool) error
-	// Send sends an SMP; the core repeats one that is lost.
-	Send(p *mad.Packet)
+	// Send sends the SMPs of a step, in order; the core repeats those that are lost. The list may
+	// be empty.
+	Send(list []mad.Packet)
 }
 
 // Pool computes routing jobs. Each result returns as the event sm.JobDone.
@@ -127,11 +128,13 @@ func (s *SM) do(out *sm.Output) {
 			s.Halt()
 		}
 	}
-	for i := 0; i < len(out.Sends) && !s.halted; i++ {
-		s.edge.Send(&out.Sends[i])
-	}
 	if s.halted {
 		return
+	}
+	if len(out.Sends) > 0 {
+		if s.edge.Send(out.Sends); s.halted {
+			return
+		}
 	}
 	for _, j := range out.Jobs {
 		s.edge.Compute(j)

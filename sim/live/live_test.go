@@ -161,6 +161,42 @@ func TestManyGoroutines(t *testing.T) {
 	}
 }
 
+// A list is sent in order, and wakes a reader that waits.
+func TestSendAll(t *testing.T) {
+	d := start(t, 2, sim.Config{})
+	p := open(t, d, "H1")
+	const n = 3*sendBatch + 1
+	var list []mad.Packet
+	for i := range n {
+		list = append(list, *get(uint64(i+1), smp.AttrNodeInfo, 1, 2))
+	}
+	done := make(chan error)
+	go func() {
+		var q mad.Packet
+		for i := range n {
+			if err := p.Recv(&q); err != nil {
+				done <- err
+				return
+			}
+			if tid := (*ib.MAD)(q.Data).TID() & 0xffffffff; tid != uint64(i+1) {
+				done <- fmt.Errorf("answer %d is to request %d", i+1, tid)
+				return
+			}
+		}
+		done <- nil
+	}()
+	if sent, err := p.SendAll(list); sent != n || err != nil {
+		t.Fatal(sent, err)
+	}
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	p.Close()
+	if sent, err := p.SendAll(list); sent != 0 || err == nil {
+		t.Errorf("a closed port sent %d: %v", sent, err)
+	}
+}
+
 func TestIsSMAndUnsolicited(t *testing.T) {
 	d := start(t, 2, sim.Config{})
 	sm, other := open(t, d, "H1"), open(t, d, "H1")

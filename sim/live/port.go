@@ -24,6 +24,7 @@ type Port struct {
 	d    *Driver
 	ep   *sim.Endpoint // guarded by d.mu
 	gone bool          // guarded by d.mu
+	held bool          // more packets follow, and the reader is woken after them; guarded by d.mu
 	guid ib.GUID
 
 	mu     sync.Mutex
@@ -44,7 +45,10 @@ type slot struct {
 	mad    ib.MAD
 }
 
-var _ mad.Transport = (*Port)(nil)
+var (
+	_ mad.Transport = (*Port)(nil)
+	_ mad.Batcher   = (*Port)(nil)
+)
 
 // Port attaches to a node: port 1 of a CA or router, port 0 of a switch. node
 // is a netlist id, else a description; "" is the first node.
@@ -114,7 +118,9 @@ func (p *Port) take(q *mad.Packet) {
 	t.len = copy(t.mad[:], q.Data)
 	p.n++
 	p.mu.Unlock()
-	p.ready.Signal()
+	if !p.held {
+		p.ready.Signal()
+	}
 }
 
 func (p *Port) grow() {
@@ -133,6 +139,41 @@ func (p *Port) Send(q *mad.Packet) error {
 		return ErrClosed
 	}
 	p.ep.Send(q)
+	return nil
+}
+
+// sendBatch is how many packets SendAll sends while it holds the driver's lock, which others wait for.
+const sendBatch = 64
+
+// SendAll implements mad.Batcher. Where answers take no time, the reader is woken once for a batch of
+// them: to wake it for each takes longer than the answer.
+func (p *Port) SendAll(qs []mad.Packet) (n int, err error) {
+	for n < len(qs) && err == nil {
+		k := min(len(qs)-n, sendBatch)
+		if err = p.sendBatch(qs[n : n+k]); err == nil {
+			n += k
+		}
+	}
+	return n, err
+}
+
+func (p *Port) sendBatch(qs []mad.Packet) error {
+	p.d.Begin()
+	defer p.d.End()
+	if p.d.closed || p.gone {
+		return ErrClosed
+	}
+	p.held = true
+	for i := range qs {
+		p.ep.Send(&qs[i])
+	}
+	p.held = false
+	p.mu.Lock()
+	waits := p.n > 0
+	p.mu.Unlock()
+	if waits {
+		p.ready.Signal()
+	}
 	return nil
 }
 

@@ -18,6 +18,7 @@ import (
 type Port struct {
 	mad.Transport
 	burst mad.Burster // the transport, if it is a Burster; otherwise nil
+	batch mad.Batcher // the transport, if it is a Batcher; otherwise nil
 	epoch time.Time
 
 	mu       sync.Mutex // held while segments are sent; not for single MADs
@@ -44,6 +45,7 @@ func OverWith(t mad.Transport, c mad.RMPPConfig) *Port {
 	if b, ok := t.(mad.Burster); ok && b.Bursts() {
 		p.burst = b
 	}
+	p.batch, _ = t.(mad.Batcher)
 	return p
 }
 
@@ -79,6 +81,24 @@ func (p *Port) Send(q *mad.Packet) error {
 	}
 	p.arm()
 	return p.err
+}
+
+// SendAll implements mad.Batcher.
+func (p *Port) SendAll(qs []mad.Packet) (n int, err error) {
+	for n < len(qs) && err == nil {
+		k := n
+		for p.batch != nil && k < len(qs) && !segmented(qs[k].Data) {
+			k++
+		}
+		sent := 0
+		if k > n {
+			sent, err = p.batch.SendAll(qs[n:k])
+		} else if err = p.Send(&qs[n]); err == nil {
+			sent = 1
+		}
+		n += sent
+	}
+	return n, err
 }
 
 // segmented reports whether an SA message is to be sent by RMPP.
