@@ -15,7 +15,9 @@ func (d *Daemon) compute(j *sm.Job) {
 	workers := d.cores
 	if d.upAt.Load() != 0 {
 		workers = max(1, workers-1)
-		giveWay()
+		if !j.Short() {
+			giveWay()
+		}
 	}
 	r := j.Run(workers)
 	<-d.jobSlot
@@ -25,6 +27,9 @@ func (d *Daemon) compute(j *sm.Job) {
 // jobNice is the nice value of a routing job. With a lower one, answers wait for time slices of
 // the job; with a much higher one, the garbage collector waits for the job when it stops all
 // threads.
+//
+// A short job keeps its priority: a migration waits for it, and a new thread at a low priority has
+// to wait for the threads of a garbage collection, and for those of other programs.
 const jobNice = 10
 
 // giveWay lowers the priority of the calling goroutine's thread alone; the thread ends with the

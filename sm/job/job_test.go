@@ -13,6 +13,7 @@ import (
 	"heddle/ib"
 	"heddle/internal/routetest"
 	"heddle/route"
+	"heddle/route/check"
 	"heddle/route/engine/minhop"
 	"heddle/route/engine/updn"
 	"heddle/route/move"
@@ -234,6 +235,25 @@ func TestForecastErrors(t *testing.T) {
 	for _, f := range []notice.Fault{{Kind: notice.FaultSwitch, Node: 7}, {Kind: notice.FaultLink, Node: g.Switches[0].GUID, Port: 9}} {
 		if _, err := p.Forecast([]notice.Fault{f}, 1); err == nil {
 			t.Errorf("%+v is taken for a fault of the network", f)
+		}
+	}
+}
+
+// TestShort: only a job that moves a few LIDs of proved tables is done soon.
+func TestShort(t *testing.T) {
+	proof := &check.Proof{}
+	for _, c := range []struct {
+		name  string
+		job   Job
+		short bool
+	}{
+		{"tables", Job{}, false},
+		{"one LID", Job{Move: &Moves{Proof: proof, Requests: make([]move.Request, 1)}}, true},
+		{"tables that are not proved", Job{Move: &Moves{Requests: make([]move.Request, 1)}}, false},
+		{"many LIDs", Job{Move: &Moves{Proof: proof, Requests: make([]move.Request, 100)}}, false},
+	} {
+		if c.job.Short() != c.short {
+			t.Errorf("%s: short is %v", c.name, !c.short)
 		}
 	}
 }

@@ -17,6 +17,14 @@ type Moves struct {
 	Options  move.Options
 }
 
+// fewMoves is how many moves make a short job: one takes 1 to 2 ms in a full subnet.
+const fewMoves = 4
+
+// Short reports whether a job takes a few milliseconds at most, whatever the subnet.
+func (j *Job) Short() bool {
+	return j.Move != nil && j.Move.Proof != nil && len(j.Move.Requests) <= fewMoves
+}
+
 // run carries the requests out.
 func (in *Moves) run(g *fabric.Graph, workers int) (*move.Result, error) {
 	if in.Tables == nil {
