@@ -2,12 +2,14 @@ package fabric
 
 import (
 	"cmp"
+	"sync/atomic"
 
 	"heddle/ib"
 )
 
 // Delta describes the change from one Graph to another: which parts are the
-// same, with their indices, and which are not. It is immutable: inverses may be one slice.
+// same, with their indices, and which are not. It is immutable: inverses may be one slice, and Deltas
+// may share theirs.
 type Delta struct {
 	// Switch gives, by switch of the new graph, its index in the old one, or -1;
 	// OldSwitch is the inverse. Switches are identified by GUID.
@@ -64,9 +66,27 @@ func OtherOwners(old, now *Graph) (lids []ib.LID, ok bool) {
 	return otherOwners(old, now), true
 }
 
-func otherOwners(old, now *Graph) (lids []ib.LID) {
+// compared is the last comparison of owners. When a LID moved, its job, the snapshot, the SA and the
+// address manager compare the same two graphs.
+var compared atomic.Pointer[comparison]
+
+type comparison struct {
+	a, b []int32 // LIDOwner of two graphs
+	lids []ib.LID
+}
+
+func otherOwners(old, now *Graph) []ib.LID {
+	c := compared.Load()
+	if c == nil || !shared(c.a, old.LIDOwner) || !shared(c.b, now.LIDOwner) {
+		c = &comparison{a: old.LIDOwner, b: now.LIDOwner, lids: unequal(old.LIDOwner, now.LIDOwner)}
+		compared.Store(c)
+	}
+	return c.lids[:len(c.lids):len(c.lids)]
+}
+
+// unequal lists the LIDs of which two lists have other owners.
+func unequal(a, b []int32) (lids []ib.LID) {
 	const some = 256 // are compared at a time
-	a, b := old.LIDOwner, now.LIDOwner
 	both := min(len(a), len(b))
 	for lo := 0; lo < max(len(a), len(b)); lo += some {
 		if lo+some <= both && [some]int32(a[lo:lo+some]) == [some]int32(b[lo:lo+some]) {
@@ -90,14 +110,14 @@ func otherOwners(old, now *Graph) (lids []ib.LID) {
 
 // newDelta is Diff without the LIDs.
 func newDelta(old, now *Graph) *Delta {
-	d := &Delta{Switch: make([]int32, len(now.Switches)), Channel: make([]int32, len(now.Channels))}
+	d := &Delta{}
 	if SameWires(old, now) {
-		count(d.Switch)
-		count(d.Channel)
+		d.Switch, d.Channel = upTo(len(now.Switches)), upTo(len(now.Channels))
 		d.OldSwitch, d.OldChannel = d.Switch, d.Channel
 		d.SameSwitches, d.SameChannels = true, true
 		return d
 	}
+	d.Switch, d.Channel = make([]int32, len(now.Switches)), make([]int32, len(now.Channels))
 	d.OldSwitch, d.OldChannel = make([]int32, len(old.Switches)), make([]int32, len(old.Channels))
 	same := match(len(old.Switches), len(now.Switches), func(i, j int) int {
 		return cmp.Compare(old.Switches[i].GUID, now.Switches[j].GUID)
@@ -164,10 +184,20 @@ func (g *Graph) owner(l int) *EndPort {
 	return &g.EndPorts[g.LIDOwner[l]]
 }
 
-func count(a []int32) {
+// counted is the longest list that upTo has returned.
+var counted atomic.Pointer[[]int32]
+
+// upTo lists 0 to n-1. The list is shared, and not to be changed.
+func upTo(n int) []int32 {
+	if p := counted.Load(); p != nil && len(*p) >= n {
+		return (*p)[:n:n]
+	}
+	a := make([]int32, n)
 	for i := range a {
 		a[i] = int32(i)
 	}
+	counted.Store(&a)
+	return a
 }
 
 func fill(a []int32) {

@@ -52,6 +52,9 @@ func (c *Core) sameLayout(s *subnet.Snapshot) bool {
 	if len(s.Nodes) != len(c.layout) || len(c.now.at) != int(s.FirstVPort()) {
 		return false
 	}
+	if c.snap != nil && subnet.SameNodes(c.snap, s) {
+		return true
+	}
 	for i := range s.Nodes {
 		n := &s.Nodes[i]
 		if n.Info.NodeGUID != c.layout[i] || n.First != c.firsts[i] {

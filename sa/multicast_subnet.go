@@ -32,7 +32,9 @@ func (x *multicast) published(c *Core, old, s *subnet.Snapshot) {
 	if old != nil && (old.State != subnet.Master || !old.Up) {
 		old = nil // changes up to then were not processed
 	}
-	x.limit = highestMLID(s)
+	if old == nil || !subnet.SameNodes(old, s) {
+		x.limit = highestMLID(s)
+	}
 	if s.Partitions != nil && (s.Partitions != x.policy || old == nil || old.PacketLife != s.PacketLife) {
 		x.apply(c, s)
 	}

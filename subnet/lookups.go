@@ -325,6 +325,11 @@ func SamePorts(a, b *Snapshot) bool {
 	return len(a.Ports) == len(b.Ports) && (len(a.Ports) == 0 || &a.Ports[0] == &b.Ports[0])
 }
 
+// SameNodes reports whether two snapshots share their nodes, which they do if none of them changed.
+func SameNodes(a, b *Snapshot) bool {
+	return len(a.Nodes) == len(b.Nodes) && (len(a.Nodes) == 0 || &a.Nodes[0] == &b.Nodes[0])
+}
+
 // ownPorts gives a snapshot that is being made from old a list of ports of its own.
 func (s *Snapshot) ownPorts(old *Snapshot) {
 	if SamePorts(s, old) {

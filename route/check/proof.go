@@ -122,10 +122,23 @@ func (p *Proof) Update(g *fabric.Graph, d *fabric.Delta, t *route.Tables, o Opti
 		return Prove(g, t, o)
 	}
 	u := newUpdate(p, g, d, t, o)
-	if u == nil || !u.run() {
+	if u == nil {
+		return Prove(g, t, o)
+	}
+	defer u.done()
+	if !u.run() {
 		return Prove(g, t, o)
 	}
 	return u.proof()
+}
+
+// done keeps the scratch memory of the workers, which no Proof refers to.
+func (u *update) done() {
+	for _, c := range u.ws {
+		if c != nil {
+			c.done()
+		}
+	}
 }
 
 // update is the state of one call of Update.
@@ -267,7 +280,7 @@ func (u *update) run() bool {
 			c = newUpdater(u)
 			u.ws[w] = c
 		}
-		c.ops = nil
+		c.ops, c.spare = c.spare, nil
 		for _, l := range u.todo[i*chunk : min((i+1)*chunk, len(u.todo))] {
 			if c.bad {
 				return

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"math/bits"
 	"slices"
+	"sync"
 )
 
 // updater is one worker of an update.
@@ -11,6 +12,7 @@ type updater struct {
 	*update
 	old, now side
 	ops      []op
+	spare    []op // memory for ops
 	bad      bool // the new tables are not sound, or it takes a full proof to see
 	a, b     []op // scratch of whole
 	others   []otherLanes
@@ -46,14 +48,55 @@ type side struct {
 	caby []int32 // switches with CAs whose packets pass
 }
 
+// updaters have the memory of updates that are over: to allocate it and to collect it takes as long as
+// an update of a few LIDs.
+var updaters = sync.Pool{New: func() any { return new(updater) }}
+
 func newUpdater(u *update) *updater {
-	c := &updater{update: u, stamp: make([]int32, u.now.n)}
-	c.now = side{j: u.now, sign: 1, load: make([]int64, len(u.now.to)), hist: make([]int64, u.now.n+1)}
-	c.old = side{j: u.old, sign: -1, load: c.now.load, hist: make([]int64, u.old.n+1)}
-	if !u.wires {
-		c.old.load = make([]int64, len(u.old.to))
+	c := updaters.Get().(*updater)
+	if len(c.stamp) != u.now.n {
+		*c = updater{stamp: make([]int32, u.now.n)}
 	}
+	c.update = u
+	load := make([]int64, len(u.now.to))
+	c.now.begin(u.now, 1, load)
+	if !u.wires {
+		load = make([]int64, len(u.old.to))
+	}
+	c.old.begin(u.old, -1, load)
 	return c
+}
+
+// begin makes a side ready that may have served another update for as many switches.
+func (s *side) begin(j *verifier, sign int64, load []int64) {
+	s.j, s.sign, s.load = j, sign, load
+	if len(s.hist) != j.n+1 {
+		s.hist = make([]int64, j.n+1)
+	}
+	clear(s.hist)
+	w := s.w
+	if w == nil || len(w.ca) != j.lanes*j.lanes || (w.state != nil) != (j.mode == general) {
+		s.w = nil
+		return
+	}
+	w.load, w.hist, w.lanes, w.used, w.part = load, s.hist, 0, 0, partial{}
+}
+
+// done keeps the memory of c, which nothing refers to any more, for another update.
+func (c *updater) done() {
+	const most = 1 << 16 // operations
+	c.update, c.bad, c.others = nil, false, nil
+	if c.spare = c.ops[:0]; cap(c.ops) > most {
+		c.spare = nil
+	}
+	c.ops = nil
+	for _, s := range [2]*side{&c.old, &c.now} {
+		s.j, s.load = nil, nil
+		if s.w != nil {
+			s.w.load = nil
+		}
+	}
+	updaters.Put(c)
 }
 
 // verify updates the result of one LID.
