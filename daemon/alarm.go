@@ -77,12 +77,17 @@ func (n *nap) run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case wait := <-n.next:
-			for end := time.Now().Add(wait); wait > 0; wait = time.Until(end) {
-				t := unix.NsecToTimespec(int64(wait))
-				_ = unix.Nanosleep(&t, nil) // a signal ends it early
-			}
+			pause(wait)
 			n.bell.ring()
 		}
+	}
+}
+
+// pause blocks the calling thread for a short time.
+func pause(wait time.Duration) {
+	for end := time.Now().Add(wait); wait > 0; wait = time.Until(end) {
+		t := unix.NsecToTimespec(int64(wait))
+		_ = unix.Nanosleep(&t, nil) // a signal ends it early
 	}
 }
 

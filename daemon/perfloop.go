@@ -44,10 +44,8 @@ func (d *Daemon) startPerf(cfg perf.Config) {
 type perfLoop struct {
 	agentLoop
 	shell *shell.Perf
+	doze  mad.Time // until when the loop sleeps by itself; mad.Never: the alarm wakes it
 }
-
-// perfTick is how often answers are taken while requests are in flight.
-const perfTick = time.Millisecond
 
 // readCounters starts the goroutine of the performance manager, if there is one; end stops it and
 // waits for it.
@@ -55,7 +53,7 @@ func (d *Daemon) readCounters() (end func()) {
 	if d.perf.packets == nil {
 		return func() {}
 	}
-	l := &perfLoop{agentLoop: d.newAgentLoop(&d.perf.agentSide)}
+	l := &perfLoop{agentLoop: d.newAgentLoop(&d.perf.agentSide), doze: mad.Never}
 	l.shell = shell.NewPerf(d.perf.core, l, &d.shared)
 	d.perf.shell = l.shell
 	return background(l.run)
@@ -67,6 +65,19 @@ func (d *Daemon) perfStep(ev perf.Event) { d.perf.shell.Step(ev) }
 func (l *perfLoop) run(ctx context.Context) {
 	defer l.alarm.timer.Stop()
 	for {
+		if l.doze != mad.Never {
+			pause(l.doze.Sub(l.d.now()))
+			l.doze = mad.Never
+			select {
+			case <-ctx.Done():
+				return
+			case <-l.side.mail:
+				l.shell.Mail()
+			default:
+			}
+			l.received()
+			continue
+		}
 		select {
 		case <-ctx.Done():
 			return
@@ -97,7 +108,14 @@ func (l *perfLoop) Published(*perf.Round) {}
 func (l *perfLoop) Wake(at mad.Time) {
 	now := l.d.now()
 	if l.d.perf.core.Waiting() {
-		at = min(at, now.Add(perfTick))
+		at = min(at, now.Add(l.d.perf.core.Gap()))
+	}
+	// Timers of the runtime are late by up to a millisecond, and all that is due by then would be
+	// sent at once.
+	if at.Sub(now) <= shortest {
+		l.doze, at = at, mad.Never
+	} else {
+		l.doze = mad.Never
 	}
 	l.alarm.set(now, at)
 }

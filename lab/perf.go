@@ -18,6 +18,7 @@ type counters struct {
 	// By clock, if it is set: what all steps took, and the longest.
 	clock        func() time.Duration
 	cpu, slowest time.Duration
+	most         int // requests that left in one step
 }
 
 // ServeCounters gives an attached manager a performance manager; call it before Start.
@@ -61,6 +62,7 @@ func (e perfEdge) Now() mad.Time { return e.c.m.c.Sim.Now() }
 
 func (e perfEdge) Send(list []mad.Packet) {
 	m := e.c.m
+	e.c.most = max(e.c.most, len(list))
 	for i := range list {
 		if m.OnSend != nil {
 			m.OnSend(&list[i])

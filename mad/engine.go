@@ -2,6 +2,7 @@ package mad
 
 import (
 	"errors"
+	"math"
 	"math/bits"
 	"time"
 
@@ -271,22 +272,31 @@ func (e *Engine) Submit(r *Request) error {
 // Poll sends what the window permits: urgent requests, then retries, then
 // normal requests. The packet given to send is reused; its Data points at the
 // request inside the engine and stays intact until the next Poll.
-func (e *Engine) Poll(now Time, send func(*Packet)) {
+func (e *Engine) Poll(now Time, send func(*Packet)) { e.PollSome(now, math.MaxInt, send) }
+
+// PollSome is Poll that sends at most most requests that are not urgent, retries included. It reports
+// whether the window permits more, which wait for the next call.
+func (e *Engine) PollSome(now Time, most int, send func(*Packet)) (more bool) {
 	for e.urgent.n > 0 && e.charged <= e.win.size && e.used < e.maxSlots {
 		e.start(now, &e.urgent, send)
 	}
 	for e.charged < e.win.size {
+		retry := e.readyHead >= 0
 		switch {
-		case e.readyHead >= 0:
+		case !retry && (e.normal.n == 0 || e.used >= e.normalSlots):
+			return false
+		case most <= 0:
+			return true
+		case retry:
 			i := e.readyHead
 			e.unready(i)
 			e.sendTry(now, i, send)
-		case e.normal.n > 0 && e.used < e.normalSlots:
-			e.start(now, &e.normal, send)
 		default:
-			return
+			e.start(now, &e.normal, send)
 		}
+		most--
 	}
+	return false
 }
 
 func (e *Engine) start(now Time, q *queue, send func(*Packet)) {

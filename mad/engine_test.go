@@ -287,6 +287,35 @@ func TestQueueFull(t *testing.T) {
 	}
 }
 
+// TestPollSome: no more leave than asked for but for urgent requests, and it is told whether others
+// could leave.
+func TestPollSome(t *testing.T) {
+	e := NewEngine(Config{Window: 4, MaxWindow: 4})
+	for i := range 6 {
+		r := dr(ib.MethodGet, 0x11, 0)
+		r.Token = uint64(i)
+		if i == 5 {
+			r.Priority = Urgent
+		}
+		if err := e.Submit(&r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i, want := range []struct {
+		most, sent int
+		more       bool
+	}{{0, 1, true}, {2, 2, true}, {2, 1, false}, {2, 0, false}} { // the window is full then
+		sent := 0
+		if more := e.PollSome(0, want.most, func(*Packet) { sent++ }); sent != want.sent || more != want.more {
+			t.Errorf("call %d: %d sent, more %v; want %d, %v", i, sent, more, want.sent, want.more)
+		}
+	}
+	e.CancelAll()
+	if sent := 0; e.PollSome(0, 1, func(*Packet) { sent++ }) || sent != 0 {
+		t.Errorf("%d sent after all were canceled", sent)
+	}
+}
+
 // TestPending: incomplete requests are listed, sent and unsent ones separately.
 func TestPending(t *testing.T) {
 	e := NewEngine(Config{Window: 2, MaxWindow: 2})

@@ -181,19 +181,13 @@ func (c *Core) name(i int32) string {
 
 // polled reports whether port i of the snapshot is to be read in this round.
 func (c *Core) polled(i int32) bool {
-	p := c.snap.Ports[i]
-	n := &c.snap.Nodes[p.Node]
-	switch {
-	case !n.OK || n.Unseen || !p.Known:
-		return false
-	case n.SwitchIndex < 0:
-		return c.cfg.Hosts && p.LID != 0
-	case p.Num == 0:
-		return n.Switch.EnhancedPort0
-	case p.Info.PortPhysicalState != ib.PhysLinkUp:
-		return c.now.at[i] == 0 || (c.number+uint64(i))%downEvery == 0
+	switch c.kind(i) {
+	case alwaysRead:
+		return true
+	case seldomRead:
+		return c.now.at(i) == 0 || (c.number+uint64(i))%downEvery == 0
 	}
-	return true
+	return false
 }
 
 // usable reports whether ports of a snapshot are to be polled.

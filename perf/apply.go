@@ -4,7 +4,8 @@ import "slices"
 
 // own is the row of port i, made or copied if it is not of this round.
 func (c *Core) own(i int32) *row {
-	w := c.now.rows[i]
+	b, k := c.edit(i)
+	w := b.rows[k]
 	switch {
 	case w == nil:
 		w = &row{round: c.number}
@@ -15,7 +16,7 @@ func (c *Core) own(i int32) *row {
 	default:
 		return w
 	}
-	c.now.rows[i] = w
+	b.rows[k] = w
 	return w
 }
 
@@ -32,7 +33,8 @@ func (w *row) ownOffset() *[NumCounters]uint64 {
 // apply takes over a sample of port i.
 func (c *Core) apply(i int32, got *values) {
 	x := &c.now
-	if x.at[i] != noSample {
+	b, at := c.edit(i)
+	if b.at[at] != noSample {
 		c.change(i, got)
 	} else {
 		x.flags[i] = 0
@@ -42,15 +44,13 @@ func (c *Core) apply(i int32, got *values) {
 			continue
 		}
 		if n := column(k); n >= 0 {
-			x.raw[n][i] = got.v[k]
-		} else if got.v[k] != 0 || x.rows[i] != nil && x.rows[i].err[errIndex(k)] != 0 {
-			if x.value(i, k) != got.v[k] {
-				c.own(i).err[errIndex(k)] = got.v[k]
-			}
+			b.raw[n][at] = got.v[k]
+		} else if x.value(i, k) != got.v[k] {
+			c.own(i).err[errIndex(k)] = got.v[k]
 		}
 	}
-	x.have[i] = got.have | got.widthOf()
-	x.at[i] = c.at
+	b.have[at] = got.have | got.widthOf()
+	b.at[at] = c.at
 	x.flags[i] = x.flags[i]&^(Stuck|Narrow|Silent) | Sampled
 	c.ends(i, got)
 }
@@ -58,7 +58,7 @@ func (c *Core) apply(i int32, got *values) {
 // change adds up across clears and overflows since the last sample.
 func (c *Core) change(i int32, got *values) {
 	x := &c.now
-	last := values{have: x.have[i] & (wideTraffic - 1)}
+	last := values{have: x.have(i) & (wideTraffic - 1)}
 	other := c.rebase(i, got)
 	last.have &^= other
 	for k := range NumCounters {
@@ -66,7 +66,7 @@ func (c *Core) change(i int32, got *values) {
 			last.v[k] = x.value(i, k)
 		}
 	}
-	words := wordsIn(DataGbps(c.snap, i), c.at.Sub(x.at[i]))
+	words := wordsIn(DataGbps(c.snap, i), c.at.Sub(x.at(i)))
 	ch := compare(&last, got, words)
 	if ch.cleared|ch.wrapped == 0 {
 		return
@@ -91,14 +91,14 @@ func (c *Core) change(i int32, got *values) {
 // width, go on from where they are. It returns those counters.
 func (c *Core) rebase(i int32, got *values) (other set) {
 	x := &c.now
-	width := x.have[i] ^ got.widthOf()
+	width := x.have(i) ^ got.widthOf()
 	if width&wideTraffic != 0 {
 		other |= traffic
 	}
 	if width&wideErrors != 0 {
 		other |= errorSet | waiting
 	}
-	if other &= x.have[i] & got.have; other == 0 {
+	if other &= x.have(i) & got.have; other == 0 {
 		return 0
 	}
 	off := c.own(i).ownOffset()

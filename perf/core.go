@@ -19,10 +19,13 @@ type Core struct {
 	out    *Output
 	at     mad.Time // when the agent is taken to have read what is being processed
 
-	snap   *subnet.Snapshot // usable; nil: nothing is polled
-	self   int32            // index of this manager's port
-	layout []ib.GUID        // node GUIDs of the indices
-	firsts []int32          // Node.First of each
+	snap *subnet.Snapshot // usable; nil: nothing is polled
+	self int32            // index of this manager's port
+	// kinds is what kindsOf says of polling each port.
+	kinds   []uint8
+	kindsOf *subnet.Snapshot
+	layout  []ib.GUID // node GUIDs of the indices
+	firsts  []int32   // Node.First of each
 
 	agents []*agent // by id; nil: free
 	order  []*agent // by port
@@ -48,6 +51,8 @@ type Core struct {
 	walk     int   // agent of order that is being released
 	walkPort int32 // its next port
 	longTold bool
+	gap      time.Duration // between two steps while there is something to send
+	batch    int           // requests that a step sends at most
 
 	st Status
 }
@@ -78,7 +83,7 @@ func New(cfg Config) *Core {
 		retries = -1
 	}
 	return &Core{
-		cfg: cfg, byPort: map[ib.GUID]*agent{}, vports: map[vkey]*vstate{}, self: -1,
+		cfg: cfg, gap: maxGap, batch: fewest, byPort: map[ib.GUID]*agent{}, vports: map[vkey]*vstate{}, self: -1,
 		engine: mad.NewEngine(mad.Config{
 			Window: min(8, cfg.Window), MaxWindow: cfg.Window, Timeout: cfg.Timeout, MaxTimeout: cfg.Timeout, Retries: retries,
 			TransportTimed: cfg.TransportTimed, FirstTID: cfg.FirstTID, MaxQueued: 1 << 16,
@@ -108,8 +113,11 @@ func (c *Core) Step(now mad.Time, ev Event, out *Output) {
 	}
 	c.engine.Expire(c.t, c.complete)
 	c.release()
-	c.engine.Poll(c.t, func(p *mad.Packet) { out.Sends = append(out.Sends, *p) })
+	more := c.engine.PollSome(c.t, c.batch, func(p *mad.Packet) { out.Sends = append(out.Sends, *p) })
 	out.Timer = min(c.engine.NextTimer(), c.nextRelease())
+	if more {
+		out.Timer = min(out.Timer, c.t.Add(c.gap))
+	}
 	c.out = nil
 }
 
@@ -123,6 +131,9 @@ func (c *Core) Status() Status {
 
 // Waiting reports whether requests are in flight.
 func (c *Core) Waiting() bool { return c.engine.Outstanding() > 0 }
+
+// Gap is how long answers may wait until a step takes them: as long as new requests wait.
+func (c *Core) Gap() time.Duration { return c.gap }
 
 // Newest is the last round, nil before the first.
 func (c *Core) Newest() *Round { return c.last }

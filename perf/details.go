@@ -89,12 +89,12 @@ func (c *Core) wanted(a *agent, i int32) (o ops) {
 		return 0
 	}
 	x, was := &c.now, &c.before
-	first := was.at[i] == 0
+	first := was.at(i) == 0
 	grown := func(k Counter) bool {
 		t := x.total(i, k)
 		return t != 0 && (first || t != was.total(i, k))
 	}
-	if x.rows[i] != nil {
+	if x.row(i) != nil {
 		if grown(RcvErrors) || grown(RcvSwitchRelayErrors) {
 			o |= 1 << opRcvDetails
 		}
@@ -102,7 +102,7 @@ func (c *Core) wanted(a *agent, i int32) (o ops) {
 			o |= 1 << opDiscards
 		}
 	}
-	if d := x.at[i].Sub(was.at[i]); !first && d > 0 {
+	if d := x.at(i).Sub(was.at(i)); !first && d > 0 {
 		share := float64(x.total(i, XmitWait)-was.total(i, XmitWait)) * c.tickSeconds(i) / d.Seconds()
 		if share >= waitWorth {
 			o |= 1 << opVLWait
@@ -175,10 +175,9 @@ func (c *Core) takeSpeeds(i int32, data []byte) {
 		return
 	}
 	s.PortSelect, s.CounterSelect = 0, 0
-	if s == (pm.ExtendedSpeeds{}) {
-		c.now.speeds[i] = nil
-	} else {
-		c.now.speeds[i] = &s
+	b, k := c.edit(i)
+	if b.speeds[k] = &s; s == (pm.ExtendedSpeeds{}) {
+		b.speeds[k] = nil
 	}
 }
 

@@ -70,21 +70,21 @@ func (h *history) moved(was []int32) *history {
 // end of a round takes little time.
 func (c *Core) note(i int32) {
 	x, was := &c.now, &c.before
-	if c.cfg.History == 0 || was.at[i] == noSample {
+	if c.cfg.History == 0 || was.at(i) == noSample {
 		return
 	}
-	d := x.at[i].Sub(was.at[i])
+	d := x.at(i).Sub(was.at(i))
 	if d <= 0 {
 		return
 	}
 	delta := func(k Counter) uint64 {
-		if !was.have[i].has(k) {
+		if !was.have(i).has(k) {
 			return 0
 		}
 		return x.total(i, k) - was.total(i, k)
 	}
 	var sum uint64
-	if x.rows[i] != nil {
+	if x.row(i) != nil {
 		for k := SymbolErrors; k < NumCounters; k++ {
 			if k.IsError() {
 				sum += delta(k)

@@ -1,9 +1,56 @@
 package perf
 
 import (
+	"slices"
+
 	"heddle/ib"
 	"heddle/subnet"
 )
+
+// What a snapshot says of polling a port.
+const (
+	neverRead uint8 = iota
+	alwaysRead
+	seldomRead // it has no link
+)
+
+// sortPorts notes what the snapshot says of polling each port, once for a snapshot: to go through all
+// ports of a snapshot takes some milliseconds.
+func (c *Core) sortPorts() {
+	if c.kindsOf == c.snap {
+		return
+	}
+	n := c.now.len()
+	c.kinds = slices.Grow(c.kinds[:0], n)[:n]
+	for i := range c.kinds {
+		c.kinds[i] = c.kind(int32(i))
+	}
+	c.kindsOf = c.snap
+}
+
+// kind is what the snapshot says of polling port i.
+func (c *Core) kind(i int32) uint8 {
+	if c.kindsOf == c.snap {
+		return c.kinds[i]
+	}
+	p := c.snap.Ports[i]
+	n := &c.snap.Nodes[p.Node]
+	read := true
+	switch {
+	case !n.OK || n.Unseen || !p.Known:
+		read = false
+	case n.SwitchIndex < 0:
+		read = c.cfg.Hosts && p.LID != 0
+	case p.Num == 0:
+		read = n.Switch.EnhancedPort0
+	case p.Info.PortPhysicalState != ib.PhysLinkUp:
+		return seldomRead
+	}
+	if read {
+		return alwaysRead
+	}
+	return neverRead
+}
 
 // onSnapshot takes a new snapshot over. What is known of ports stays with them.
 func (c *Core) onSnapshot(s *subnet.Snapshot) {
@@ -49,7 +96,7 @@ func (c *Core) giveChance() {
 
 // sameLayout reports whether the ports of s have the indices that the columns have.
 func (c *Core) sameLayout(s *subnet.Snapshot) bool {
-	if len(s.Nodes) != len(c.layout) || len(c.now.at) != int(s.FirstVPort()) {
+	if len(s.Nodes) != len(c.layout) || c.now.len() != int(s.FirstVPort()) {
 		return false
 	}
 	if c.snap != nil && subnet.SameNodes(c.snap, s) {
@@ -80,7 +127,7 @@ func (c *Core) relayout(s *subnet.Snapshot) {
 		if k == len(c.layout) || c.layout[k] != node.Info.NodeGUID {
 			continue
 		}
-		had := len(c.now.at)
+		had := c.now.len()
 		if k+1 < len(c.firsts) {
 			had = int(c.firsts[k+1])
 		}
@@ -90,7 +137,8 @@ func (c *Core) relayout(s *subnet.Snapshot) {
 			}
 		}
 	}
-	c.now, c.before = c.now.moved(was), c.before.moved(was)
+	round := max(c.number, 1) // before the first round, the blocks are for that
+	c.now, c.before = c.now.moved(was, round), c.before.moved(was, round)
 	c.tick = moved(c.tick, was)
 	c.history = c.history.moved(was)
 	c.points = moved(c.points, was)
@@ -116,14 +164,6 @@ func moved[T any](old []T, was []int32) []T {
 		}
 	}
 	return x
-}
-
-func (x *columns) moved(was []int32) columns {
-	y := columns{at: moved(x.at, was), rows: moved(x.rows, was), speeds: moved(x.speeds, was), have: moved(x.have, was), flags: moved(x.flags, was)}
-	for c := range x.raw {
-		y.raw[c] = moved(x.raw[c], was)
-	}
-	return y
 }
 
 // findAgents lists the agents of s in the order of their ports. One that was known stays what it

@@ -2,15 +2,32 @@ package perf
 
 import (
 	"cmp"
+	"math"
 	"slices"
 	"time"
 
 	"heddle/mad"
 )
 
-// minTick is the shortest time between two releases, so that the timer need not ring for each of
-// many ports; a 64th of a short period.
-const minTick = 2 * time.Millisecond
+// fewest is how many requests a step sends at most, unless the ports need more, and how many are due
+// in the time between two steps. Requests of others wait for those of a step: in the port, and where
+// agents share a processor with the subnet's other programs.
+const fewest = 8
+
+// The shortest and the longest time between two steps; a 64th of a short period. One step for each of
+// many ports would cost more than the requests.
+const (
+	minGap = 500 * time.Microsecond
+	maxGap = 2 * time.Millisecond
+)
+
+// space sets the time between steps, and what a step sends, for that many requests in the period.
+func (c *Core) space(requests int) {
+	each := float64(c.period) / float64(max(requests, 1))
+	c.gap = min(max(time.Duration(fewest*each), minGap), maxGap, c.period/64)
+	// Half as many again as are due, for steps that come late.
+	c.batch = max(fewest, int(math.Ceil(1.5*float64(c.gap)/each)))
+}
 
 // spread is the part of a period over which its ports are released. The last of them are to be read
 // before the next round begins.
@@ -57,7 +74,7 @@ func (c *Core) nextRelease() mad.Time {
 		return max(c.began.Add(c.period), c.t)
 	}
 	each := float64(c.spread()) / float64(c.slots)
-	return max(c.began.Add(time.Duration(each*float64(c.released))), c.t.Add(min(minTick, c.period/64)))
+	return max(c.began.Add(time.Duration(each*float64(c.released))), c.t.Add(c.gap))
 }
 
 // startRound begins a round.
@@ -85,8 +102,9 @@ func (c *Core) arrange() {
 
 // countPorts finds the ports of the round, none of which is released, and its period.
 func (c *Core) countPorts() {
+	c.sortPorts()
 	c.slots, c.released, c.walk, c.walkPort = 0, 0, 0, -1
-	requests := 0
+	requests, fresh := 0, 0
 	for _, a := range c.order {
 		a.skip, a.whole = a.until > c.number, false
 		a.next, a.released = a.first, a.first
@@ -103,6 +121,9 @@ func (c *Core) countPorts() {
 		if requests += n; a.wide && !a.full {
 			requests += n
 		}
+		if !a.known { // what it has is asked first, then the unit of XmitWait
+			fresh += 1 + 2*n
+		}
 	}
 	c.period = max(c.cfg.Period, time.Duration(float64(requests)/float64(c.cfg.Rate)*float64(time.Second)))
 	if long := c.period > c.cfg.Period; long != c.longTold {
@@ -111,6 +132,7 @@ func (c *Core) countPorts() {
 			c.tell(KindPeriod, true, "%d ports need %d requests a period, and at %d a second a period is %v, not %v: raise --perf-rate or --perf", c.slots, requests, c.cfg.Rate, c.period.Round(time.Millisecond), c.cfg.Period)
 		}
 	}
+	c.space(requests + fresh)
 }
 
 // releaseOne releases the next port of the round. It reports false if there is none.

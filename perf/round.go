@@ -1,6 +1,7 @@
 package perf
 
 import (
+	"slices"
 	"time"
 
 	"heddle/ib"
@@ -46,15 +47,57 @@ func column(c Counter) int {
 	return -1
 }
 
-// columns are what is known of the ports, by index. Those of a Round are immutable.
+// columns are what is known of the ports, by index. Those of a Round are immutable. Blocks are shared
+// between rounds, and copied when a port of theirs is read: not all at once when a round ends, which
+// would hold up what shares the processors.
 type columns struct {
-	at   []mad.Time // when the agent read the counters; 0: never
-	raw  [dense][]uint64
-	rows []*row // nil: errors are 0, nothing was cleared, no details
-	// speeds are the errors of the line code; nil: they are 0, or were not read.
-	speeds []*pm.ExtendedSpeeds
-	have   []set // which counters the port has, and which of them have 64 bits (wideBits)
 	flags  []Flags
+	blocks []*block
+}
+
+// blockPorts is the number of ports of a block, a power of two.
+const blockPorts = 256
+
+// block are the columns of some ports. It is immutable once a round has it.
+type block struct {
+	rows [blockPorts]*row // nil: errors are 0, nothing was cleared, no details
+	// speeds are the errors of the line code; nil: they are 0, or were not read.
+	speeds [blockPorts]*pm.ExtendedSpeeds
+	at     [blockPorts]mad.Time // when the agent read the counters; 0: never
+	raw    [dense][blockPorts]uint64
+	have   [blockPorts]set // which counters the port has, and which of them have 64 bits (wideBits)
+	round  uint64          // the round in which it was made, and may be changed
+}
+
+func (x *columns) len() int { return len(x.flags) }
+
+// of is the block of a port, and its place there.
+func (x *columns) of(i int32) (b *block, k int32) { return x.blocks[i/blockPorts], i % blockPorts }
+
+func (x *columns) at(i int32) mad.Time {
+	b, k := x.of(i)
+	return b.at[k]
+}
+
+func (x *columns) row(i int32) *row {
+	b, k := x.of(i)
+	return b.rows[k]
+}
+
+func (x *columns) have(i int32) set {
+	b, k := x.of(i)
+	return b.have[k]
+}
+
+// edit is the block of a port for the round that is being filled, copied if it is of another one.
+func (c *Core) edit(i int32) (b *block, k int32) {
+	b, k = c.now.of(i)
+	if b.round != c.number {
+		x := *b
+		x.round, b = c.number, &x
+		c.now.blocks[i/blockPorts] = b
+	}
+	return b, k
 }
 
 // row is the part of a port that most ports have not. It is immutable once a round has it.
@@ -73,41 +116,37 @@ func errIndex(c Counter) int {
 	return int(c) - (dense - 1)
 }
 
-func newColumns(n int) columns {
-	x := columns{
-		at: make([]mad.Time, n), rows: make([]*row, n), have: make([]set, n), flags: make([]Flags, n),
-		speeds: make([]*pm.ExtendedSpeeds, n),
-	}
-	for c := range x.raw {
-		x.raw[c] = make([]uint64, n)
-	}
-	return x
-}
+// copy returns columns that share the blocks.
+func (x *columns) copy() columns { return columns{slices.Clone(x.flags), slices.Clone(x.blocks)} }
 
-// copy returns columns that share the rows.
-func (x *columns) copy() columns {
-	y := newColumns(len(x.at))
-	x.into(&y)
+// moved returns columns of their own with ports at other indices: was[i] is the old index of port i,
+// -1: none.
+func (x *columns) moved(was []int32, round uint64) columns {
+	y := columns{moved(x.flags, was), make([]*block, (len(was)+blockPorts-1)/blockPorts)}
+	for n := range y.blocks {
+		y.blocks[n] = &block{round: round}
+	}
+	for i, old := range was {
+		if old < 0 || int(old) >= x.len() {
+			continue
+		}
+		b, k := x.of(old)
+		to, at := y.of(int32(i))
+		to.rows[at], to.speeds[at], to.at[at], to.have[at] = b.rows[k], b.speeds[k], b.at[k], b.have[k]
+		for c := range to.raw {
+			to.raw[c][at] = b.raw[c][k]
+		}
+	}
 	return y
-}
-
-func (x *columns) into(y *columns) {
-	copy(y.at, x.at)
-	copy(y.rows, x.rows)
-	copy(y.speeds, x.speeds)
-	copy(y.have, x.have)
-	copy(y.flags, x.flags)
-	for c := range x.raw {
-		copy(y.raw[c], x.raw[c])
-	}
 }
 
 // value is a counter as the agent gave it.
 func (x *columns) value(i int32, c Counter) uint64 {
-	if k := column(c); k >= 0 {
-		return x.raw[k][i]
+	b, k := x.of(i)
+	if n := column(c); n >= 0 {
+		return b.raw[n][k]
 	}
-	if r := x.rows[i]; r != nil {
+	if r := b.rows[k]; r != nil {
 		return r.err[errIndex(c)]
 	}
 	return 0
@@ -116,7 +155,7 @@ func (x *columns) value(i int32, c Counter) uint64 {
 // total is a counter with what it had before it was cleared or overflowed.
 func (x *columns) total(i int32, c Counter) uint64 {
 	v := x.value(i, c)
-	if r := x.rows[i]; r != nil && r.offset != nil {
+	if r := x.row(i); r != nil && r.offset != nil {
 		v += r.offset[c]
 	}
 	return v
@@ -146,25 +185,26 @@ type Round struct {
 }
 
 // Len is the number of ports.
-func (r *Round) Len() int { return len(r.now.at) }
+func (r *Round) Len() int { return r.now.len() }
 
 // At is when a port was read last; 0: never.
-func (r *Round) At(i int32) mad.Time { return r.now.at[i] }
+func (r *Round) At(i int32) mad.Time { return r.now.at(i) }
 
 // Elapsed is the time between the last two samples of a port, if the last one is of this round and
 // there is one before it; otherwise 0, and there are no differences and rates.
 func (r *Round) Elapsed(i int32) time.Duration {
-	if r.now.flags[i]&Sampled == 0 || r.before.at[i] == 0 {
+	was := r.before.at(i)
+	if r.now.flags[i]&Sampled == 0 || was == 0 {
 		return 0
 	}
-	return r.now.at[i].Sub(r.before.at[i])
+	return r.now.at(i).Sub(was)
 }
 
 // Flags say what became of a port.
 func (r *Round) Flags(i int32) Flags { return r.now.flags[i] }
 
 // Has reports whether a port counts c.
-func (r *Round) Has(i int32, c Counter) bool { return r.now.have[i].has(c) }
+func (r *Round) Has(i int32, c Counter) bool { return r.now.have(i).has(c) }
 
 // Total is what a port has counted since its counters first were read, and what they had then. It
 // does not fall when counters are cleared.
@@ -175,16 +215,20 @@ func (r *Round) Value(i int32, c Counter) uint64 { return r.now.value(i, c) }
 
 // AtEnd reports whether an error counter of a port has reached its end and counts no more.
 func (r *Round) AtEnd(i int32, c Counter) bool {
-	return c.IsError() && r.Has(i, c) && r.now.have[i]&wideErrors == 0 && r.Value(i, c) == c.end()
+	return c.IsError() && r.Has(i, c) && r.now.have(i)&wideErrors == 0 && r.Value(i, c) == c.end()
 }
 
 // Delta is what a port counted between its last two samples; 0 if Elapsed is.
 func (r *Round) Delta(i int32, c Counter) uint64 {
-	if r.Elapsed(i) <= 0 || !r.before.have[i].has(c) {
+	if r.Elapsed(i) <= 0 || !r.before.have(i).has(c) {
 		return 0
 	}
 	return r.now.total(i, c) - r.before.total(i, c)
 }
+
+// MayErr is false if no error counter of a port changed between its last two samples. It costs less
+// than Delta of each.
+func (r *Round) MayErr(i int32) bool { return r.now.row(i) != r.before.row(i) }
 
 // Rate is Delta in one second.
 func (r *Round) Rate(i int32, c Counter) float64 {
@@ -223,12 +267,16 @@ func (r *Round) waitTick(i int32) float64 {
 // WaitShare is the share of time in which a port had something to send and could not; 0 also if the
 // port does not tell the unit.
 func (r *Round) WaitShare(i int32) float64 {
-	return min(r.Rate(i, XmitWait)*r.waitTick(i), 1)
+	rate := r.Rate(i, XmitWait)
+	if rate == 0 || r.tick[i] == 0 {
+		return 0
+	}
+	return min(rate*r.waitTick(i), 1)
 }
 
 // Details are those of a port, nil if none were read.
 func (r *Round) Details(i int32) *Details {
-	if w := r.now.rows[i]; w != nil {
+	if w := r.now.row(i); w != nil {
 		return w.det
 	}
 	return nil
@@ -237,7 +285,8 @@ func (r *Round) Details(i int32) *Details {
 // Speeds are the errors of the line code of a port, as its agent gave them last; zero if they were
 // not read, or are 0.
 func (r *Round) Speeds(i int32) (s pm.ExtendedSpeeds) {
-	if p := r.now.speeds[i]; p != nil {
+	b, k := r.now.of(i)
+	if p := b.speeds[k]; p != nil {
 		s = *p
 	}
 	return s

@@ -63,7 +63,8 @@ type Core struct {
 	nextID uint64
 	counts []Count // by rule
 	closed []Finding
-	missed int // in this round
+	missed int    // in this round
+	busy   []bool // memory of countLinks
 }
 
 // New returns a core with these rules; Rules() has those that are usual.

@@ -29,6 +29,7 @@ type counts struct {
 func (x *counts) Len() int                             { return x.n }
 func (x *counts) At(int32) mad.Time                    { return x.now }
 func (x *counts) Delta(i int32, c perf.Counter) uint64 { return x.delta[i][c] }
+func (x *counts) MayErr(i int32) bool                  { return x.delta[i] != [perf.NumCounters]uint64{} }
 func (x *counts) WaitShare(i int32) float64            { return x.wait[i] }
 func (x *counts) AtEnd(i int32, _ perf.Counter) bool   { return x.end[i] }
 func (x *counts) Elapsed(i int32) time.Duration {

@@ -106,6 +106,8 @@ type source interface {
 	Len() int
 	At(i int32) mad.Time
 	Delta(i int32, c perf.Counter) uint64
+	// MayErr is false if no error counter of the port counted since the sample before.
+	MayErr(i int32) bool
 	WaitShare(i int32) float64
 	AtEnd(i int32, c perf.Counter) bool
 	Elapsed(i int32) time.Duration

@@ -2,6 +2,7 @@ package findings
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"heddle/ib"
@@ -50,18 +51,26 @@ func eachLink(s *subnet.Snapshot, do func(l *link)) {
 
 // countLinks adds up the counters of all links, and of the ports of links that are gone.
 func (c *Core) countLinks(src source) {
-	busy := map[place]bool{} // ports of subjects with tracks
+	n := min(c.snap.FirstVPort(), int32(src.Len()))
+	busy := slices.Grow(c.busy[:0], int(n))[:n] // ports of subjects with tracks
+	clear(busy)
 	for k := range c.tracks {
-		if len(c.rules[k.rule].Counters) > 0 {
-			busy[k.a], busy[k.b] = true, true
-		}
-	}
-	for i := range min(c.snap.FirstVPort(), int32(src.Len())) {
-		p := c.snap.Ports[i]
-		if p.Num == 0 || src.Elapsed(i) <= 0 {
+		if len(c.rules[k.rule].Counters) == 0 {
 			continue
 		}
-		errors := len(busy) > 0 && busy[endOf(c.snap, i).place()]
+		for _, at := range [2]place{k.a, k.b} {
+			if i := c.indexOf(at); i >= 0 && i < n {
+				busy[i] = true
+			}
+		}
+	}
+	c.busy = busy
+	// Few ports have anything to look at, so what is cheap to ask comes first.
+	for i := range n {
+		if !busy[i] && !src.MayErr(i) || src.Elapsed(i) <= 0 || c.snap.Ports[i].Num == 0 {
+			continue
+		}
+		errors := busy[i]
 		for x := perf.SymbolErrors; x < perf.NumCounters && !errors; x++ {
 			errors = x.IsError() && src.Delta(i, x) > 0
 		}
@@ -74,6 +83,15 @@ func (c *Core) countLinks(src source) {
 			}
 		}
 	}
+}
+
+// indexOf is the index of a port in the snapshot, -1 if there is none.
+func (c *Core) indexOf(at place) int32 {
+	node := c.snap.NodeByGUID(at.guid)
+	if node < 0 {
+		return -1
+	}
+	return c.snap.PortIndex(subnet.Ref{Node: node, Port: at.port})
 }
 
 // subjectOf is the link of port i, also if it is gone, and which of its ends the port is.
@@ -215,20 +233,30 @@ func (c *Core) congestion(src source) {
 	r, s := &c.rules[n], c.snap
 	var roots []int32
 	waiting, most := 0, int32(-1)
+	tracked := false
+	for k := range c.tracks {
+		tracked = tracked || k.rule == n
+	}
+	// Few ports wait, so what is cheap to ask comes first.
 	for i := range min(s.FirstVPort(), int32(src.Len())) {
+		sampled, share := src.Elapsed(i) > 0, 0.0
+		if sampled {
+			share = src.WaitShare(i)
+		}
+		if share < r.Open && (!tracked || sampled && share < r.Close) {
+			continue
+		}
 		far, up := isUp(s, i)
 		if !up {
 			continue
 		}
-		k := key{rule: n, a: endOf(s, i).place()}
-		t := c.tracks[k]
-		if src.Elapsed(i) <= 0 {
+		t := c.tracks[key{rule: n, a: endOf(s, i).place()}]
+		if !sampled {
 			if t != nil {
 				t.held = true
 			}
 			continue
 		}
-		share := src.WaitShare(i)
 		if share >= r.Open || t != nil && share >= r.Close {
 			waiting++
 			if most < 0 || share > src.WaitShare(most) {
