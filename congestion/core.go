@@ -38,13 +38,17 @@ type Core struct {
 	flows    []Flow // of marked packets, the latest first
 	complete bool   // all hold what is wanted; told
 	changed  bool   // since the last view
+	reread   bool   // settings were read since the last view, maybe the same as before
 	viewed   mad.Time
 	capacity bool // that a table does not fit was told
 	st       Status
 }
 
-// viewEvery is the shortest time between two views.
-const viewEvery = time.Second
+// The shortest time between two views, and between two that differ in the times of readings alone.
+const (
+	viewEvery = time.Second
+	readEvery = 10 * time.Second
+)
 
 // New returns a core that waits for a snapshot.
 func New(cfg Config) *Core {
@@ -211,8 +215,8 @@ func (c *Core) nextTimer() mad.Time {
 	if c.snap != nil && c.active < c.cfg.Window && c.due.Len() > 0 {
 		t = min(t, max(c.due.Min().Key, c.gate, c.t))
 	}
-	if c.changed {
-		t = min(t, max(c.viewed.Add(viewEvery), c.t))
+	if c.changed || c.reread {
+		t = min(t, max(c.nextView(), c.t))
 	}
 	return t
 }

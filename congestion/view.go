@@ -36,12 +36,23 @@ type Node struct {
 	Ports   cc.PortMask
 }
 
-// publish makes a view of what changed, and tells when all is as wanted.
+// nextView is when a view may be made of what happened since the last one.
+func (c *Core) nextView() mad.Time {
+	switch {
+	case c.viewed == 0:
+		return c.t
+	case c.changed:
+		return c.viewed.Add(viewEvery)
+	}
+	return c.viewed.Add(readEvery)
+}
+
+// publish makes a view of what changed or was read again, and tells when all is as wanted.
 func (c *Core) publish() {
-	if !c.changed || c.viewed != 0 && c.t < c.viewed.Add(viewEvery) {
+	if !c.changed && !c.reread || c.t < c.nextView() {
 		return
 	}
-	c.changed, c.viewed = false, max(c.t, 1)
+	c.changed, c.reread, c.viewed = false, false, max(c.t, 1)
 	v := &View{Mode: c.mode, At: c.t, Status: c.Status(), Snap: c.snap, Nodes: make([]Node, len(c.order)), Flows: append([]Flow(nil), c.flows...)}
 	for i, a := range c.order {
 		n := Node{

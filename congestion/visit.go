@@ -139,7 +139,7 @@ func (c *Core) settle(a *agent) {
 	if a.held = h; h.same(a.want) {
 		a.held = a.want // one copy for all that hold the same
 	}
-	a.have, a.last = nil, c.t
+	a.have, a.last, c.reread = nil, c.t, true
 	c.changed = c.changed || was == nil || was != a.held && !was.same(a.held)
 }
 

@@ -92,3 +92,27 @@ func TestCongestionRead(t *testing.T) {
 		t.Errorf("%d switches", n)
 	}
 }
+
+// TestCongestionReadShown: views show when nodes were read, also if they hold what they held.
+func TestCongestionReadShown(t *testing.T) {
+	cfg := ccConfig(congestion.Observe)
+	cfg.Interval, cfg.Logs = time.Minute, time.Second
+	b := newCCBed(t, gen(t, "xgft", "2", "4,4", "1,4"), sim.Config{Seed: 1}, cfg)
+	b.start()
+	b.c.Run(10 * time.Minute)
+	v, n := b.m.Congestion(), 0
+	if now := b.c.Sim.Now(); now.Sub(v.At) > cfg.Interval {
+		t.Errorf("the view of %v is shown at %v", v.At, now)
+	}
+	for i := range v.Nodes {
+		if x := &v.Nodes[i]; x.Held != nil {
+			n++
+			if age := v.At.Sub(x.Read); age > cfg.Interval+5*time.Second {
+				t.Errorf("node %v was read %v before", x.GUID, age)
+			}
+		}
+	}
+	if n != len(v.Nodes) || n == 0 {
+		t.Errorf("%d of %d nodes were read", n, len(v.Nodes))
+	}
+}
