@@ -20,7 +20,7 @@ const (
 	kindClosed = "finding_closed"
 )
 
-// finder looks for findings in each round, on the goroutine of the performance manager.
+// finder looks for findings in each round.
 type finder struct {
 	core *findings.Core
 	next atomic.Pointer[findings.Thresholds] // those of the next round; nil: they stay

@@ -27,7 +27,7 @@ type hotSpotState struct {
 	opened, closed uint64
 }
 
-// hotSpots has the rounds of the performance manager looked at for hot spots, on its goroutine.
+// hotSpots has the rounds of the performance manager looked at for hot spots.
 type hotSpots struct {
 	last atomic.Pointer[hotSpotState]
 	told noticeLimit
@@ -42,7 +42,7 @@ func (d *Daemon) lookForHotSpots(tree dftree.Config) {
 		}
 		return d.held.May(src, dst), d.held.Known(src)
 	}
-	d.perf.hot = shell.NewHotSpots(hotspot.Defaults(), tree, holds, &d.shared, d.perfStep, d.onHotSpots)
+	d.perf.hot = shell.NewHotSpots(hotspot.Defaults(), tree, holds, &d.shared, d.onHotSpots)
 	d.shared.OnRound = append(d.shared.OnRound, d.perf.hot.OnRound)
 }
 

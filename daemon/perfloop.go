@@ -22,8 +22,10 @@ type perfSide struct {
 	core  *perf.Core
 	hot   *shell.HotSpots
 	spots hotSpots
-	shell *shell.Perf // on the loop's goroutine, while it runs
-	worst atomic.Pointer[worstPorts]
+	// rounds wait for the goroutine that evaluates them. None is left out: if that takes longer than
+	// a period, reading waits.
+	rounds chan *perf.Round
+	worst  atomic.Pointer[worstPorts]
 }
 
 // startPerf makes the performance manager.
@@ -31,6 +33,7 @@ func (d *Daemon) startPerf(cfg perf.Config) {
 	cfg.FirstTID, cfg.TransportTimed = rand.Uint32(), d.cfg.Core.TransportTimed
 	d.perf.open()
 	d.perf.core = perf.New(cfg)
+	d.perf.rounds = make(chan *perf.Round, 1)
 	d.shared.WakePerf = d.perf.mail.ring
 	d.lookForFindings()
 	d.lookForHotSpots(d.cfg.DFTree)
@@ -44,7 +47,8 @@ func (d *Daemon) startPerf(cfg perf.Config) {
 type perfLoop struct {
 	agentLoop
 	shell *shell.Perf
-	doze  mad.Time // until when the loop sleeps by itself; mad.Never: the alarm wakes it
+	over  <-chan struct{} // closed at the end
+	doze  mad.Time        // until when the loop sleeps by itself; mad.Never: the alarm wakes it
 }
 
 // readCounters starts the goroutine of the performance manager, if there is one; end stops it and
@@ -55,15 +59,32 @@ func (d *Daemon) readCounters() (end func()) {
 	}
 	l := &perfLoop{agentLoop: d.newAgentLoop(&d.perf.agentSide), doze: mad.Never}
 	l.shell = shell.NewPerf(d.perf.core, l, &d.shared)
-	d.perf.shell = l.shell
-	return background(l.run)
+	endRead, endEvaluate := background(l.run), background(d.evaluate)
+	return func() {
+		endRead()
+		endEvaluate()
+	}
 }
 
-// perfStep passes an event to the performance manager's core, on its goroutine.
-func (d *Daemon) perfStep(ev perf.Event) { d.perf.shell.Step(ev) }
+// evaluate is the goroutine on which cores work on rounds. It takes milliseconds, and tens of them
+// where much has changed, so it leaves the processors to the SA, as a routing job does.
+func (d *Daemon) evaluate(ctx context.Context) {
+	giveWay()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case r := <-d.perf.rounds:
+			for _, fn := range d.shared.OnRound {
+				fn(r)
+			}
+		}
+	}
+}
 
 func (l *perfLoop) run(ctx context.Context) {
 	defer l.alarm.timer.Stop()
+	l.over = ctx.Done()
 	for {
 		if l.doze != mad.Never {
 			pause(l.doze.Sub(l.d.now()))
@@ -103,7 +124,12 @@ func (l *perfLoop) received() {
 	l.recycle()
 }
 
-func (l *perfLoop) Published(*perf.Round) {}
+func (l *perfLoop) Published(r *perf.Round) {
+	select {
+	case l.d.perf.rounds <- r:
+	case <-l.over:
+	}
+}
 
 func (l *perfLoop) Wake(at mad.Time) {
 	now := l.d.now()

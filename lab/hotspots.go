@@ -2,7 +2,6 @@ package lab
 
 import (
 	"heddle/ib"
-	"heddle/perf"
 	"heddle/perf/dftree"
 	"heddle/perf/hotspot"
 	"heddle/shell"
@@ -32,7 +31,7 @@ func (m *Manager) ServeHotSpots(find hotspot.Config, tree dftree.Config) {
 			fn(out, p)
 		}
 	}
-	h := shell.NewHotSpots(find, tree, holds, &m.shared, func(ev perf.Event) { m.perf.shell.Step(ev) }, told)
+	h := shell.NewHotSpots(find, tree, holds, &m.shared, told)
 	m.OnRound(h.OnRound)
 	m.hot = x
 }

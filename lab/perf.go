@@ -71,7 +71,11 @@ func (e perfEdge) Send(list []mad.Packet) {
 	}
 }
 
-func (e perfEdge) Published(*perf.Round) {}
+func (e perfEdge) Published(r *perf.Round) {
+	for _, fn := range e.c.m.shared.OnRound {
+		fn(r)
+	}
+}
 
 func (e perfEdge) Tell(list []perf.Notice) { e.c.notices = append(e.c.notices, list...) }
 

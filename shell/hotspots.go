@@ -17,20 +17,19 @@ import (
 const slowFor = 4
 
 // HotSpots drives the cores that find hot spots, and that have flows to them take a slow lane. It
-// works on the performance manager's goroutine, as one of Shared.OnRound.
+// works as one of Shared.OnRound.
 type HotSpots struct {
 	find    *hotspot.Core
 	tree    *dftree.Core
 	shared  *Shared
-	watch   func(perf.Event)
 	told    func(out *hotspot.Output, p *dftree.Plan)
 	watched []ib.GUID
 }
 
-// NewHotSpots returns a driver whose OnRound goes to Shared.OnRound. watch passes events to the
-// performance manager's core; told is called with what each round led to.
-func NewHotSpots(find hotspot.Config, tree dftree.Config, holds hotspot.Holds, shared *Shared, watch func(perf.Event), told func(*hotspot.Output, *dftree.Plan)) *HotSpots {
-	return &HotSpots{find: hotspot.New(find, holds), tree: dftree.New(tree), shared: shared, watch: watch, told: told}
+// NewHotSpots returns a driver whose OnRound goes to Shared.OnRound. told is called with what each
+// round led to.
+func NewHotSpots(find hotspot.Config, tree dftree.Config, holds hotspot.Holds, shared *Shared, told func(*hotspot.Output, *dftree.Plan)) *HotSpots {
+	return &HotSpots{find: hotspot.New(find, holds), tree: dftree.New(tree), shared: shared, told: told}
 }
 
 // OnRound takes a round.
@@ -39,7 +38,7 @@ func (h *HotSpots) OnRound(r *perf.Round) {
 	p := h.tree.Step(r.Snap, out.Report)
 	if len(out.Watch) > 0 || len(h.watched) > 0 {
 		h.watched = out.Watch
-		h.watch(perf.Watch{Agents: out.Watch})
+		h.shared.WatchAgents(perf.Watch{Agents: out.Watch})
 	}
 	if p.Mode == dftree.Act {
 		h.shared.setSlowPaths(p.Paths, r.Snap, r.Ended.Add(slowFor*max(r.Period, time.Millisecond)))

@@ -17,8 +17,8 @@ type PerfEdge interface {
 	Timer
 	// Send sends requests; the core repeats those that are not answered.
 	Send(list []mad.Packet)
-	// Published is called with a round after Shared.Round has it and the cores in
-	// Shared.OnRound were called.
+	// Published is called with each round after Shared.Round has it, and has the cores in
+	// Shared.OnRound called with it, each round after the one before.
 	Published(r *perf.Round)
 	Tell(list []perf.Notice)
 }
@@ -43,7 +43,7 @@ func NewPerf(core PerfCore, edge PerfEdge, shared *Shared) *Perf {
 // Step passes an event to the core, or queues it while another one is carried out.
 func (p *Perf) Step(ev perf.Event) { p.run(ev) }
 
-// Mail passes the newest snapshot to the core.
+// Mail passes the newest snapshot to the core, and which agents are to be read last.
 func (p *Perf) Mail() { p.run(nil) }
 
 func (p *Perf) handleEvent(ev perf.Event) {
@@ -55,6 +55,18 @@ func (p *Perf) handleEvent(ev perf.Event) {
 		p.seen = snap
 		p.carryOut(perf.Published{Snap: snap})
 	}
+	if watch, ok := p.shared.watch.take(); ok {
+		p.carryOut(watch)
+	}
+}
+
+// WatchAgents passes on which agents the performance manager is to read last.
+func (s *Shared) WatchAgents(w perf.Watch) {
+	if s.WakePerf == nil {
+		return
+	}
+	s.watch.put(w)
+	s.WakePerf()
 }
 
 // carryOut passes one event to the core and carries out its output, in the order of perf.Output.
@@ -73,9 +85,6 @@ func (p *Perf) carryOut(ev perf.Event) {
 	}
 	if out.Publish != nil {
 		p.shared.Round.Store(out.Publish)
-		for _, fn := range p.shared.OnRound {
-			fn(out.Publish)
-		}
 		p.edge.Published(out.Publish)
 	}
 	p.edge.Tell(out.Notices)

@@ -41,8 +41,9 @@ type Shared struct {
 	// core's goroutine. Several calls may lead to one Mail. Nil: there is no such core, and its
 	// mail is dropped.
 	WakeSM, WakeSA, WakeVM, WakePerf, WakeCongestion func()
-	// OnRound are called with each round of the performance manager, on its goroutine, in order:
-	// cores that work on counters take it as an event. They must not block.
+	// OnRound are called with each round of the performance manager, on one goroutine, in order:
+	// cores that work on counters take it as an event. A shell may call them beside the core of
+	// that manager, so they pass it mail only. They must not block.
 	OnRound []func(r *perf.Round)
 	// Standing are multicast groups that are routed in addition to those of the SA, unless the
 	// SA has their MGID or MLID.
@@ -61,6 +62,8 @@ type Shared struct {
 	// For the address manager:
 	reports box[[]subnet.PlacementReport]
 	asks    box[[]*Ask]
+	// For the performance manager:
+	watch box[perf.Watch]
 	// For the congestion control manager:
 	congestionMode box[congestion.Mode]
 }
