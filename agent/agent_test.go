@@ -1,6 +1,7 @@
 package agent_test
 
 import (
+	"maps"
 	"testing"
 	"time"
 
@@ -8,6 +9,7 @@ import (
 	"heddle/ib"
 	wire "heddle/ib/sa"
 	"heddle/ib/smp"
+	"heddle/mad"
 )
 
 // TestPermission: a record is kept if the SA permits it, and not otherwise (Tasoulas et al.,
@@ -316,6 +318,43 @@ func TestRenewal(t *testing.T) {
 	f.run(time.Hour)
 	if n := f.informs - informs; n > 4*13 {
 		t.Fatalf("%d subscriptions an hour from an SA that refuses them", n)
+	}
+}
+
+// TestBusySubscription: an SA that is busy is asked again soon, not after RenewTime; when is spread
+// by the port's GUID, and the same each time.
+func TestBusySubscription(t *testing.T) {
+	times := map[ib.GID]map[mad.Time]bool{}
+	for i := range 40 {
+		p := port(smLID)
+		p.GIDs = []ib.GID{gid(1000 + i/2)}
+		f := &fixture{t: t, core: agent.New(agent.Defaults()), busy: true, delay: time.Millisecond, timer: mad.Never}
+		f.step(agent.SetPort{Port: p})
+		f.run(100 * time.Millisecond)
+		if n := f.informs; n != 3 || f.core.Stats().Subscribed { // its tries
+			t.Fatalf("%d subscriptions", n)
+		}
+		f.busy = false
+		for !f.core.Stats().Subscribed && f.now < mad.Time(time.Minute) {
+			f.run(time.Millisecond)
+		}
+		if f.now > mad.Time(1100*time.Millisecond) {
+			t.Errorf("subscribed after %v", f.now)
+		}
+		if times[p.GIDs[0]] == nil {
+			times[p.GIDs[0]] = map[mad.Time]bool{}
+		}
+		times[p.GIDs[0]][f.now] = true
+	}
+	all := map[mad.Time]bool{}
+	for g, x := range times {
+		if len(x) != 1 {
+			t.Errorf("%v: %v", g, x)
+		}
+		maps.Copy(all, x)
+	}
+	if len(all) < len(times)*3/4 {
+		t.Errorf("%d hosts subscribe at %d times", len(times), len(all))
 	}
 }
 

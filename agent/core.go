@@ -188,7 +188,7 @@ func (c *Core) gap(why string) {
 	c.doubt()
 	c.eng.Cancel(generationToken, generationToken)
 	c.changes.restart()
-	c.inform.restart()
+	c.inform.restart(c)
 	if c.port.Deaf {
 		c.changes.want(c) // otherwise when the subscriptions are settled
 	}

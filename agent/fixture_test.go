@@ -33,6 +33,7 @@ type fixture struct {
 	permit  uint8
 	silent  bool
 	refuse  bool // subscriptions
+	busy    bool // for subscriptions
 	delay   time.Duration
 	rng     *rand.Rand
 	loss    float64
@@ -109,6 +110,8 @@ func (f *fixture) serve(s *agent.Send) {
 		f.informs++
 		if f.refuse {
 			st = ib.StatusSAReqInvalid
+		} else if f.busy {
+			st = ib.StatusBusy
 		}
 	case wire.AttrPathChangeRecord:
 		f.catches++

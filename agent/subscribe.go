@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -36,18 +37,22 @@ const (
 	maxRetry = 30 * time.Second
 )
 
-// informs are the subscriptions of a port.
+// informs are the subscriptions of a port. They are asked for one after the other: the SA stores
+// each before it confirms it, so the hosts of a subnet that all begin at one instant have as many
+// requests at the SA as there are hosts, and each host waits no longer than its turn takes.
 type informs struct {
-	state [subscriptions]informState
-	at    mad.Time // when to ask next
-	pause time.Duration
+	state  [subscriptions]informState
+	turn   int  // the one that is asked for, or is to be asked for next
+	asking bool // it is in flight
+	at     mad.Time
+	pause  time.Duration // after the next failure
+	rng    *rand.Rand    // spreads pauses; from the port's GUID
 }
 
 type informState uint8
 
 const (
 	informWanted informState = iota
-	informAsked
 	informHeld
 	informRefused
 )
@@ -55,7 +60,10 @@ const (
 func newInforms() informs { return informs{pause: minRetry} }
 
 // restart asks for all subscriptions anew, at once.
-func (x *informs) restart() { *x = newInforms() }
+func (x *informs) restart(c *Core) {
+	c.eng.Cancel(subscriptionToken, subscriptionToken|subscriptions)
+	*x = informs{pause: minRetry, rng: x.rng}
+}
 
 // probe renews the subscriptions soon: an SA that does not answer may be another one when it
 // answers again.
@@ -79,55 +87,60 @@ func (x *informs) settled() bool {
 
 // nextTimer is when act has something to do.
 func (x *informs) nextTimer(c *Core) mad.Time {
-	if c.cfg.Policy == AsPublished || !c.reachable() || c.port.Deaf {
+	if c.cfg.Policy == AsPublished || !c.reachable() || c.port.Deaf || x.asking {
 		return mad.Never
 	}
 	return x.at
 }
 
-// act asks for the subscriptions that are due.
+// act asks for the next subscription if it is time.
 func (x *informs) act(c *Core) {
 	if c.now < x.nextTimer(c) {
 		return
 	}
-	refused := slices.Contains(x.state[:], informRefused)
-	for i, trap := range subscribed() {
-		token := subscriptionToken | uint64(i)
-		c.eng.Cancel(token, token)
-		r := mad.Request{Addr: c.port.SM, Token: token}
-		wire.New(&r.MAD, ib.MethodSet, wire.AttrInformInfo, 0, 0)
-		info := wire.InformInfo{
-			LIDRangeBegin: wire.InformAllLIDs, IsGeneric: 1, Subscribe: 1, Type: wire.InformAllTypes,
-			TrapNumber: trap, QPN: 1, RespTimeValue: respTime, Producer: wire.InformAllProducers,
-		}
-		info.Put(wire.Data(&r.MAD))
-		_ = c.eng.Submit(&r)
-		if x.state[i] != informHeld {
-			x.state[i] = informAsked
-		}
+	r := mad.Request{Addr: c.port.SM, Token: subscriptionToken | uint64(x.turn)}
+	wire.New(&r.MAD, ib.MethodSet, wire.AttrInformInfo, 0, 0)
+	info := wire.InformInfo{
+		LIDRangeBegin: wire.InformAllLIDs, IsGeneric: 1, Subscribe: 1, Type: wire.InformAllTypes,
+		TrapNumber: subscribed()[x.turn], QPN: 1, RespTimeValue: respTime, Producer: wire.InformAllProducers,
 	}
-	x.at = c.now.Add(x.pause)
+	info.Put(wire.Data(&r.MAD))
+	_ = c.eng.Submit(&r)
+	x.asking = true
+}
+
+// again asks for the same subscription after a pause.
+func (x *informs) again(c *Core) {
+	x.at = c.now.Add(x.spread(c, x.pause, x.pause/2))
 	x.pause = min(2*x.pause, maxRetry)
-	if refused || x.confirmed() {
-		x.at = c.now.Add(c.cfg.RenewTime)
+}
+
+// spread returns a time of at most most, and less by up to by: many hosts that have begun at one
+// instant do not go on together.
+func (x *informs) spread(c *Core, most, by time.Duration) time.Duration {
+	if x.rng == nil {
+		x.rng = rand.New(rand.NewPCG(uint64(c.port.GIDs[0].GUID()), subscriptions))
 	}
+	return most - time.Duration(x.rng.Int64N(int64(by)+1))
 }
 
 // done takes the end of a request for a subscription.
 func (x *informs) done(c *Core, i int, d *mad.Completion) {
-	if i >= len(x.state) {
+	if i != x.turn || !x.asking {
 		return
 	}
+	x.asking = false
 	was := x.confirmed()
 	switch {
-	case d.Err != nil:
-		if was {
-			// The SA may have lost it, and notices with it.
-			c.gap("the SA does not confirm the subscriptions")
-			x.at, x.pause = c.now.Add(minRetry), 2*minRetry
-			return
+	case d.Err != nil && was:
+		c.gap("the SA does not confirm the subscriptions") // it may have lost them, and notices
+		x.again(c)
+		return
+	case d.Err != nil || d.MAD.Status()&ib.StatusBusy != 0:
+		if !was {
+			x.state[i] = informWanted
 		}
-		x.state[i] = informWanted
+		x.again(c)
 		return
 	case d.MAD.Status() != ib.StatusOK:
 		if x.state[i] != informRefused {
@@ -137,11 +150,15 @@ func (x *informs) done(c *Core, i int, d *mad.Completion) {
 	default:
 		x.state[i] = informHeld
 	}
-	if !was && x.settled() {
-		c.changes.want(c)
+	x.turn, x.at, x.pause = x.turn+1, c.now, minRetry
+	if x.turn == subscriptions {
+		x.turn, x.at = 0, c.now.Add(x.spread(c, c.cfg.RenewTime, c.cfg.RenewTime/4))
 	}
-	if !was && x.confirmed() {
-		x.at, x.pause = c.now.Add(c.cfg.RenewTime), minRetry
+	if was || !x.settled() {
+		return
+	}
+	c.changes.want(c)
+	if x.confirmed() {
 		c.notice("subscribed", "the SA at LID %d confirms the subscriptions", c.port.SM.LID)
 	}
 }

@@ -17,7 +17,7 @@ const (
 	// maxBatch is how many requests a worker takes at a time, and maxChanges how many changes
 	// are stored in one write.
 	maxBatch   = 16
-	maxChanges = 256
+	maxChanges = 1024
 	// lateAfter is how long a request may wait. After that its sender has timed out and repeats
 	// it, so an answer would be useless.
 	lateAfter = 5 * time.Second

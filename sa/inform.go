@@ -166,9 +166,13 @@ func (x *informs) subscribe(c *Core, q *query, r wire.InformInfo) ib.Status {
 	}
 	i, ok := x.find(s.GID, s.Addr.QP, r)
 	if ok {
-		s.Enum = x.all.list[i].Enum
-		x.all.set(i, s)
+		was := x.all.list[i]
+		s.Enum = was.Enum
 		x.reports.heard(s, q.me)
+		if bytes.Equal(subscriptionValue(s), subscriptionValue(was)) {
+			return 0 // a renewal: what is stored says so already
+		}
+		x.all.set(i, s)
 	} else {
 		from, to := x.of(s.GID)
 		if to-from >= maxSubsPerPort || len(x.all.list) >= maxSubs {
