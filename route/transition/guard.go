@@ -30,14 +30,14 @@ func (k *guard) take(e edge) {
 	}
 }
 
-// guards returns SL-to-VL tables for t with which nothing that hosts may send, and nothing in
+// guards returns SL-to-VL tables for t that discard none of the packets of pass, with which nothing that hosts may send, and nothing in
 // flight, closes a cycle: neither while the entries of installed, first and t mix, nor later.
 // installed has the service levels that hosts use now. n counts the tables that discard something.
 // waits says that packets may be waiting at such a turn already: they found their output before the
 // switch took its guard, and are gone when they have left that switch. ok is false if there are no
 // such tables: packets may be at unknown places, or a switch that cannot be written, or a link with
 // one lane, would have to discard.
-func guards(g *fabric.Graph, installed, first, t *route.Tables, o *Options) (lanes *route.Lanes, n int, waits, ok bool) {
+func guards(g *fabric.Graph, installed, first, t *route.Tables, pass []sent, o *Options) (lanes *route.Lanes, n int, waits, ok bool) {
 	held := o.Held.Next(installed, nil, len(g.Switches))
 	p := *o
 	p.Held, p.GroupLevels, p.spare = nil, nil, 0
@@ -52,6 +52,13 @@ func guards(g *fabric.Graph, installed, first, t *route.Tables, o *Options) (lan
 	f, recent := newBareFitter(g, t, t, &p)
 	if f == nil {
 		return nil, 0, false, false
+	}
+	f.s = newSeeker(f)
+	for _, p := range pass {
+		f.w.edges = f.w.edges[:0]
+		if !f.along(t, p) || !f.insert() {
+			return nil, 0, false, false // newLevels has inserted all of them
+		}
 	}
 	f.guard = &guard{has: map[int64]bool{}}
 	if !f.gather(held, o.GroupLevels, recent) {
@@ -74,8 +81,8 @@ func guards(g *fabric.Graph, installed, first, t *route.Tables, o *Options) (lan
 
 // relabel makes t, with new service levels for n destinations, the tables after the second step,
 // with guards if there are such.
-func (r *Fitted) relabel(g *fabric.Graph, installed, t *route.Tables, n int, o *Options) {
-	lanes, tables, waits, ok := guards(g, installed, r.First, t, o)
+func (r *Fitted) relabel(g *fabric.Graph, installed, t *route.Tables, pass []sent, n int, o *Options) {
+	lanes, tables, waits, ok := guards(g, installed, r.First, t, pass, o)
 	if !ok && o.RepathTime <= 0 {
 		return // the risk would have no end
 	}

@@ -173,8 +173,8 @@ func Repair(g *fabric.Graph, installed, wanted *route.Tables, o Options) *Fitted
 	if newMixer(g, installed, wanted, &o).compare(o.Quiet).pairs == 0 {
 		return r // the wanted tables are proved when packets have left, and new levels when hosts have resolved them
 	}
-	if t := newLevels(g, h.tables(), onLevelsOf(g, o.Before, installed, wanted), rest, o); t != nil {
-		r.relabel(g, installed, t, len(rest), &o)
+	if t, pass := newLevels(g, h.tables(), onLevelsOf(g, o.Before, installed, wanted), rest, o); t != nil {
+		r.relabel(g, installed, t, pass, len(rest), &o)
 	}
 	return r
 }

@@ -35,11 +35,12 @@ type tally struct {
 	guarded, guards       int // repairs with new levels that are proved; SL-to-VL tables that discard then
 	risky                 int // of those
 	lifted                int // faults after which destinations were moved to other levels
+	asked, mute           int // connections between hosts while guards are in force; those that cannot begin
 }
 
 func (a tally) String() string {
-	return fmt.Sprintf("%d faults, %d would wait: %d repaired in one step, %d in two, %d with new levels for %d destinations (%d guarded by %d tables, %d at risk), %d not; of %d pairs %d in the second; %d rounds, lifted %d times, stalled %d times with %d destinations",
-		a.faults, a.waits, a.now, a.late, a.levels, a.levelLIDs, a.guarded, a.guards, a.risky, a.left, a.pairs, a.latePairs, a.rounds, a.lifted, a.stalled, a.kept)
+	return fmt.Sprintf("%d faults, %d would wait: %d repaired in one step, %d in two, %d with new levels for %d destinations (%d guarded by %d tables, %d at risk), %d not; of %d pairs %d in the second; %d rounds, lifted %d times, stalled %d times with %d destinations; %d of %d connections cannot begin",
+		a.faults, a.waits, a.now, a.late, a.levels, a.levelLIDs, a.guarded, a.guards, a.risky, a.left, a.pairs, a.latePairs, a.rounds, a.lifted, a.stalled, a.kept, a.mute, a.asked)
 }
 
 // TestRepair: after one fault of a link or switch, under every engine, the oracle finds
@@ -92,6 +93,9 @@ func TestRepair(t *testing.T) {
 					}
 				}
 			}
+			if e.Name() == "lash" && sum.mute*1000 > sum.asked {
+				t.Errorf("%s, %s: %d of %d connections cannot begin while guards are in force", n.name, e.Name(), sum.mute, sum.asked)
+			}
 			if e.Name() == "lash" || e.Name() == "dfsssp" {
 				several.waits += sum.waits
 				several.left += sum.left
@@ -108,6 +112,8 @@ func TestRepair(t *testing.T) {
 			all.guards += sum.guards
 			all.lifted += sum.lifted
 			all.stalled += sum.stalled
+			all.asked += sum.asked
+			all.mute += sum.mute
 		}
 	}
 	if all.waits == 0 || all.now == 0 || all.late == 0 {
@@ -166,6 +172,7 @@ func repairOne(e route.Updater, g, h *fabric.Graph, tb *route.Tables, sum *tally
 		if r.Guarded {
 			sum.guarded++
 			sum.guards += r.Guards
+			sum.connect(h, r.Tables)
 		}
 	case final == r.First:
 		sum.now++
@@ -212,6 +219,42 @@ func repairOne(e route.Updater, g, h *fabric.Graph, tb *route.Tables, sum *tally
 		return err.Error()
 	}
 	return approach(g, h, r.Tables, w, o, sum)
+}
+
+// connect counts connections between hosts whose request, or the answer on its level, a guard discards.
+func (a *tally) connect(g *fabric.Graph, t *route.Tables) {
+	arrives := func(from, to *fabric.EndPort, sl ib.SL) bool {
+		s, in := from.Switch, from.Port
+		for range g.Switches {
+			out := t.LFT[s][to.LID]
+			if t.Lanes != nil {
+				if row := t.Lanes.Row(s, in, out); row != nil && row[sl] == 15 {
+					return false
+				}
+			}
+			if s == to.Switch {
+				return out == to.Port
+			}
+			c := g.PortChannel[s][out]
+			if c < 0 {
+				return true // the fault cut it off
+			}
+			s, in = g.Channels[c].To, g.Channels[c].InPort
+		}
+		return false
+	}
+	for i := range g.EndPorts {
+		for k := range g.EndPorts {
+			from, to := &g.EndPorts[i], &g.EndPorts[k]
+			if from.Switch == to.Switch || from.Type == ib.NodeSwitch || to.Type == ib.NodeSwitch {
+				continue
+			}
+			sl := t.PathSL(from.Switch, to.LID)
+			if a.asked++; !arrives(from, to, sl) || !arrives(to, from, sl) {
+				a.mute++
+			}
+		}
+	}
 }
 
 // approach goes on in rounds to the engine's tables.
