@@ -115,6 +115,24 @@ func TestTransitionsUnderTraffic(t *testing.T) {
 	}
 }
 
+// TestTransitionsBesideSlowLane: the same under vftree, with a lane kept free and a level for the
+// manager's datagrams. Seed 7724 changes trees while packets of trees are under way that the switches
+// of another graph held.
+func TestTransitionsBesideSlowLane(t *testing.T) {
+	first, n := seeds(3, 400)
+	list := []uint64{24, 7724}
+	for i := range n {
+		list = append(list, 10*(first+i)+4)
+	}
+	for _, seed := range list {
+		k := campaigns()[4]
+		_, m, log, err := underTraffic(t, k.engine, k.fabrics(t, int(seed)/10), seed, func(cfg *sm.Config) { cfg.SlowLane = true })
+		if err != nil {
+			t.Fatalf("seed %d: %s: %v\n%v\n%s", seed, k.engine.Name(), err, log, tail(m))
+		}
+	}
+}
+
 // TestRepairsUnderTraffic: under the policy of availability the oracle finds a cycle only after
 // a plan that announced it.
 func TestRepairsUnderTraffic(t *testing.T) {

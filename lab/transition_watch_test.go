@@ -215,6 +215,12 @@ func (w *flights) isActive(n, p int) bool {
 	return len(list) > 0 && list[len(list)-1].until == mad.Never
 }
 
+// activeSince reports whether a port is Active, and has been without a break since t or before.
+func (w *flights) activeSince(n, p int, t mad.Time) bool {
+	list := w.active[n][p]
+	return w.isActive(n, p) && list[len(list)-1].from <= t
+}
+
 // readTold notes what hosts can learn from the manager.
 func (w *flights) readTold() {
 	s := w.m.Snap
@@ -435,14 +441,15 @@ func (w *flights) leave(waits map[buffer]map[buffer]cause, n int, in, p uint8, l
 			continue
 		}
 		out := buffer{int32(n), p, lane}
-		// Who waits for this entry came while it was in force, or before.
-		if inFlight && min(x.until, e.until, row.until).Add(w.stay) >= now && w.isActive(n, int(p)) && w.isActive(int(x.node), int(x.port)) {
+		a, b := max(from, row.from), min(until, row.until)
+		// Who waits for this entry came while it was in force, or before. Who found the port not Active
+		// was discarded (IBA §7.2.7).
+		if inFlight && min(x.until, e.until, row.until).Add(w.stay) >= now && w.activeSince(n, int(p), b) && w.isActive(int(x.node), int(x.port)) {
 			if waits[x.buffer] == nil {
 				waits[x.buffer] = map[buffer]cause{}
 			}
 			waits[x.buffer][out] = cause{l, x, e}
 		}
-		a, b := max(from, row.from), min(until, row.until)
 		for _, up := range w.active[n][p] {
 			if up.meets(a, b) {
 				next(int(r.Node), r.Port, flight{out, x.sl, max(a, up.from), min(b, up.until)})

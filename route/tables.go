@@ -164,7 +164,8 @@ func (t *Tables) Equal(u *Tables) bool {
 // Remap returns t, whose rows are in the order of graph from, with its rows in
 // the order of graph to. Switches are matched by node GUID; a switch that from
 // lacks gets a nil row (unknown). Rows are shared, not copied. Service levels
-// are dropped, because they belong to the pairs of the old graph.
+// are dropped, because they belong to the pairs of the old graph, and so are multicast trees
+// (Multicast.Follow).
 func (t *Tables) Remap(from, to *fabric.Graph) *Tables {
 	t = t.Flat()
 	r := *t
@@ -211,6 +212,34 @@ func (t *Tables) Follow(from, to *fabric.Graph) *Tables {
 		}
 		if r.Lanes != nil && was < len(t.Lanes.Index) {
 			r.Lanes.Index[s], r.Lanes.Stride[s] = t.Lanes.Index[was], t.Lanes.Stride[was]
+		}
+	}
+	return r
+}
+
+// Follow returns the trees, which are of graph from, as the switches of graph to hold them: what they
+// send to ports without a link included. Trees of no switch are left out; nil for none.
+func (m *Multicast) Follow(from, to *fabric.Graph) *Multicast {
+	if m == nil || len(m.Trees) == 0 {
+		return nil
+	}
+	at := make([]int32, len(from.Switches))
+	for s := range at {
+		at[s] = -1
+		if i, ok := to.SwitchByGUID(from.Switches[s].GUID); ok {
+			at[s] = i
+		}
+	}
+	r := &Multicast{}
+	for _, t := range m.Trees {
+		u := Tree{MLID: t.MLID, SL: t.SL}
+		for i, s := range t.Switches { // both graphs ascend by GUID
+			if at[s] >= 0 {
+				u.Switches, u.Ports = append(u.Switches, at[s]), append(u.Ports, t.Ports[i])
+			}
+		}
+		if len(u.Switches) > 0 {
+			r.Trees = append(r.Trees, u)
 		}
 	}
 	return r

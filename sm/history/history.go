@@ -155,10 +155,19 @@ func (h *History) drop(now mad.Time, most int) {
 // Recent are the states that packets may remember, oldest first, in the order of g's switches.
 func (h *History) Recent(now mad.Time, g *fabric.Graph) (list []transition.Recent) {
 	h.drop(now, len(h.states))
+	type held struct {
+		of    *fabric.Graph
+		trees *route.Multicast
+	}
+	trees := map[held]*route.Multicast{} // as the switches of g hold them
 	for _, s := range h.states {
 		t := s.tables.Flat()
 		if s.graph != g {
-			t = t.Follow(s.graph, g)
+			was := held{s.graph, t.Multicast}
+			if t = t.Follow(s.graph, g); trees[was] == nil {
+				trees[was] = was.trees.Follow(s.graph, g)
+			}
+			t.Multicast = trees[was]
 		}
 		r := transition.Recent{Tables: t, Plan: s.plan}
 		if s.until != mad.Never {

@@ -2,6 +2,7 @@ package history
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -104,5 +105,40 @@ func TestWithoutLimit(t *testing.T) {
 	h.Begin(nil, nil, 4, &route.Tables{}, &route.Tables{})
 	if r := h.Recent(1, nil); len(r) != 0 {
 		t.Errorf("%d states are remembered", len(r))
+	}
+}
+
+// TestRecentTrees: the multicast trees of states belong to what packets may remember, also in a graph
+// that has lost a switch since.
+func TestRecentTrees(t *testing.T) {
+	net := &routetest.Net{}
+	net.Switches(3)
+	for i := range 3 {
+		net.Host(i, 1)
+		net.Link(i, (i+1)%3)
+	}
+	whole := net.Graph()
+	less := routetest.Without(whole, []int32{1}, nil)
+	h := New(LongestPath * time.Second)
+	m := &route.Multicast{Trees: []route.Tree{
+		{MLID: 0xC000, SL: 2, Switches: []int32{0, 1, 2}, Ports: [][4]uint64{{2}, {4}, {6}}},
+		{MLID: 0xC001, Switches: []int32{1}, Ports: [][4]uint64{{2}}},
+	}}
+	was, is := &route.Tables{LFT: make([][]byte, 3), Multicast: m}, &route.Tables{LFT: make([][]byte, 3), Multicast: m}
+	h.Begin(whole, &transition.Plan{}, 4, was, is)
+	for _, r := range h.Recent(0, whole) {
+		if r.Tables.Multicast != m {
+			t.Errorf("in the same graph: %+v", r.Tables.Multicast)
+		}
+	}
+	list := h.Recent(0, less)
+	for _, r := range list {
+		k := r.Tables.Multicast
+		if k == nil || k != list[0].Tables.Multicast || len(k.Trees) != 1 {
+			t.Fatalf("%+v", k)
+		}
+		if u := k.Trees[0]; u.MLID != 0xC000 || u.SL != 2 || !slices.Equal(u.Switches, []int32{0, 1}) || !slices.Equal(u.Ports, [][4]uint64{{2}, {6}}) {
+			t.Errorf("%+v", u)
+		}
 	}
 }

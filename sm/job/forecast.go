@@ -178,7 +178,7 @@ func (p *Plan) desc(g ib.GUID) string {
 // a solution are installed.
 func (j *Job) after(s *Solution, h *fabric.Graph) *Job {
 	inst := s.Tables.Remap(s.Graph, h)
-	inst.Engine, inst.NumVLs, inst.Multicast = "installed", 1, treesOn(s, h)
+	inst.Engine, inst.NumVLs, inst.Multicast = "installed", 1, s.Tables.Multicast.Follow(s.Graph, h)
 	k := *j
 	k.Graph, k.Installed, k.Mode, k.Base, k.EngineBase, k.Served, k.Tried = h, inst, Update, s, nil, s, false
 	k.Groups = groupsOn(j.Groups, s.Graph, h)
@@ -187,26 +187,6 @@ func (j *Job) after(s *Solution, h *fabric.Graph) *Job {
 	t.Quiet, t.LanesUnknown = j.Policy == config.TransitionStatic2003, false
 	t.Held, t.Recent, t.Frozen, t.Left = nil, nil, nil, nil
 	return &k
-}
-
-// treesOn are the trees of a solution as the switches of another graph hold them.
-func treesOn(s *Solution, h *fabric.Graph) *route.Multicast {
-	if s.Tables.Multicast == nil || len(s.Tables.Multicast.Trees) == 0 {
-		return nil
-	}
-	m := &route.Multicast{}
-	for _, t := range s.Tables.Multicast.Trees {
-		u := route.Tree{MLID: t.MLID, SL: t.SL}
-		for i, sw := range t.Switches {
-			if at, ok := h.SwitchByGUID(s.Graph.Switches[sw].GUID); ok {
-				u.Switches, u.Ports = append(u.Switches, at), append(u.Ports, t.Ports[i])
-			}
-		}
-		if len(u.Switches) > 0 {
-			m.Trees = append(m.Trees, u)
-		}
-	}
-	return m
 }
 
 // groupsOn are groups by the end ports of another graph.
