@@ -155,6 +155,23 @@ func (x *hostTrial) dieInMove() bool {
 	return true
 }
 
+// standIn has another manager stand in for m, which died: a standby that knows nothing of the machine,
+// until m is back with its store. If it was the standby that died, the manager that knows takes over.
+func (x *hostTrial) standIn(m *Manager) {
+	if m.vm != nil && x.vm.r.IntN(4) > 0 {
+		for end := x.Sim.Now().Add(time.Duration(x.vm.r.IntN(400)) * time.Millisecond); x.Sim.Now() < end; {
+			if x.step(5 * time.Millisecond); !x.Manager.Dead {
+				if x.sum.takeovers++; x.moving() {
+					x.sum.relieved++
+				}
+				x.step(time.Duration(x.vm.r.IntN(60)) * time.Millisecond)
+				break
+			}
+		}
+	}
+	x.attach(m.Node, m)
+}
+
 // host is whom the next fault of a host is for: while a machine migrates often one of its two.
 func (x *hostTrial) host() *Host {
 	if x.moving() && x.vm.r.IntN(3) > 0 {

@@ -2,6 +2,7 @@ package lab
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"heddle/fabric"
@@ -111,6 +112,17 @@ func (h *Machines) Restart() error {
 	return m.Start()
 }
 
+// keeper is the manager whose store has the machines: the last that was started with it. A standby
+// with a store of its own knows none.
+func (h *Machines) keeper() *Manager {
+	for _, m := range slices.Backward(h.Managers) {
+		if m.vm != nil {
+			return m
+		}
+	}
+	return nil
+}
+
 // sums are what all managers have sent, and the Sets among that.
 func (h *Machines) sums() (sent, sets int) {
 	for _, m := range h.Managers {
@@ -218,7 +230,7 @@ func (m *Machine) plug(host int) error {
 
 // Interface is what the manager knows of the machine.
 func (m *Machine) Interface() *vm.Interface {
-	if v := m.h.Manager.VMs(); v != nil {
+	if v := m.h.keeper().VMs(); v != nil {
 		return v.Interface(m.Name)
 	}
 	return nil

@@ -9,6 +9,7 @@ import (
 	"heddle/sim/host/adapter"
 	"heddle/sim/host/rc"
 	hv "heddle/sim/hypervisor"
+	"heddle/subnet"
 	"heddle/vm"
 )
 
@@ -111,7 +112,11 @@ func (v *Move) ask(op vm.Op, done func(error)) {
 			return
 		}
 		v.After(operationAgain, try)
-		v.m.h.Manager.DoVM(func(_ int, r *vm.Reply) {
+		k := v.m.h.keeper()
+		if k.State() == subnet.Standby {
+			return // it refuses operations
+		}
+		k.DoVM(func(_ int, r *vm.Reply) {
 			if !answered {
 				answered = true
 				done(r.Err)
