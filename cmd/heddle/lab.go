@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
@@ -116,6 +117,8 @@ sa-flood runs in real time instead: heddle, and OpenSM where it is installed, as
 processes on a simulated subnet of ten hosts. For it --runs is the number of
 rounds and --sizes the numbers of MIFs; each line is measured --repeats times.
 
+A flag that an experiment does not use is refused.
+
 Every report begins with the settings that are not the product's defaults.
 "published" is what the paper says in words or tables; what follows from its
 equations, or is computed here, is called so.`
@@ -171,6 +174,9 @@ func (o *labRun) run(cmd *cobra.Command, name string) error {
 	if err != nil {
 		return &usageError{err}
 	}
+	if err := unusedFlag(cmd, &e); err != nil {
+		return err
+	}
 	if o.Runs < 0 {
 		return usagef("--runs %d: want 0 or more", o.Runs)
 	}
@@ -217,6 +223,22 @@ func (o *labRun) run(cmd *cobra.Command, name string) error {
 		return r.JSON(cmd.OutOrStdout())
 	}
 	return r.Text(cmd.OutOrStdout())
+}
+
+// unusedFlag is an error if a flag was given that the experiment does not use: its results would be
+// those without the flag.
+func unusedFlag(cmd *cobra.Command, e *experiment.Experiment) error {
+	for _, name := range experiment.Flags() {
+		if !cmd.Flags().Changed(name) || slices.Contains(e.Takes, name) {
+			continue
+		}
+		takes := "--seed"
+		for _, t := range e.Takes {
+			takes += ", --" + t
+		}
+		return usagef("--%s: experiment %s does not use it; it takes %s", name, e.Name, takes)
+	}
+	return nil
 }
 
 // errInterrupted ends the command with exit status 1.

@@ -46,24 +46,46 @@ type Experiment struct {
 	Name  string
 	Title string
 	Run   func(Options) (*report.Report, error)
+	// Takes are the options that it uses, besides Seed and those of the machine that it runs on, by
+	// the names of the flags of heddle lab run.
+	Takes []string
 }
+
+// Flags of heddle lab run that only some experiments use.
+const (
+	FlagRuns      = "runs"
+	FlagSizes     = "sizes"
+	FlagLosses    = "losses"
+	FlagRepeats   = "repeats"
+	FlagRoundTime = "round-time"
+)
+
+// Flags are all of these, in the order of help.
+func Flags() []string { return []string{FlagRuns, FlagSizes, FlagLosses, FlagRepeats, FlagRoundTime} }
 
 // All lists the experiments by name.
 func All() []Experiment {
+	runs, sizes, both := []string{FlagRuns}, []string{FlagSizes}, []string{FlagRuns, FlagSizes}
 	return []Experiment{
-		{"change-assimilation", "How long a subnet takes to assimilate a switch that comes or goes (2003)", ChangeAssimilation},
-		{"vswitch-reconfiguration", "What it costs that VMs migrate with their LIDs (2015)", VSwitchReconfiguration},
-		{"signalling", "How hosts hear of changed paths, and what each way costs (2014)", Signalling},
-		{"deadlock", "A ring that stands still, and what a transition plan does about it (2014)", Deadlock},
-		{"host-reconfiguration", "Connections that follow a reroute to other service levels (2014)", HostReconfiguration},
-		{"live-migration", "Virtual machines that migrate live, in five ways (2014)", LiveMigration},
-		{"vm-signalling", "Peers learn that a VM that migrated has another LID (2014)", VMSignalling},
-		{"vftree", "Hot spots, and lanes by pair of leaves of a fat tree (2011)", VFTree},
-		{"dftree", "Hot spots found by counters, and flows to them moved to a slow lane (2011)", DFTree},
-		{"congestion-control", "Hot spots, congestion control and lanes: what each brings to victims (2011)", CongestionControl},
-		{"engines", "What traffic gets on the routes of each engine: trees, a damaged tree, a torus, a dragonfly", Engines},
-		{"path-caching", "A VM with RDS connections migrates, with and without path caches (2015)", PathCaching},
-		{"sa-flood", "SA load test: OpenSM and Heddle under more and more queries (2015)", SAFlood},
+		{
+			"change-assimilation", "How long a subnet takes to assimilate a switch that comes or goes (2003)", ChangeAssimilation,
+			[]string{FlagRuns, FlagSizes, FlagLosses},
+		},
+		{"vswitch-reconfiguration", "What it costs that VMs migrate with their LIDs (2015)", VSwitchReconfiguration, both},
+		{"signalling", "How hosts hear of changed paths, and what each way costs (2014)", Signalling, sizes},
+		{"deadlock", "A ring that stands still, and what a transition plan does about it (2014)", Deadlock, runs},
+		{"host-reconfiguration", "Connections that follow a reroute to other service levels (2014)", HostReconfiguration, runs},
+		{"live-migration", "Virtual machines that migrate live, in five ways (2014)", LiveMigration, nil},
+		{"vm-signalling", "Peers learn that a VM that migrated has another LID (2014)", VMSignalling, runs},
+		{"vftree", "Hot spots, and lanes by pair of leaves of a fat tree (2011)", VFTree, both},
+		{"dftree", "Hot spots found by counters, and flows to them moved to a slow lane (2011)", DFTree, both},
+		{"congestion-control", "Hot spots, congestion control and lanes: what each brings to victims (2011)", CongestionControl, sizes},
+		{"engines", "What traffic gets on the routes of each engine: trees, a damaged tree, a torus, a dragonfly", Engines, nil},
+		{"path-caching", "A VM with RDS connections migrates, with and without path caches (2015)", PathCaching, both},
+		{
+			"sa-flood", "SA load test: OpenSM and Heddle under more and more queries (2015)", SAFlood,
+			[]string{FlagRuns, FlagSizes, FlagRepeats, FlagRoundTime},
+		},
 	}
 }
 
