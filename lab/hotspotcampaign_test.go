@@ -35,6 +35,7 @@ type hotSpan struct {
 type hotTally struct {
 	spans, found, moved, again    int
 	clear, clearFound, clearMoved int // the first of a host that takes less than its cable carries, and is sent it
+	wrong                         int // hosts that were taken for hot spots and are none
 	changed                       uint64
 	worst                         float64 // periods from the end of a load until all its flows were back
 }
@@ -51,6 +52,7 @@ type hotCampaign struct {
 	steady  []*Stream // flows that feed no hot spot
 	spans   []*hotSpan
 	victims map[*Host]bool // hosts that feed none
+	wrong   int            // hosts that were taken for hot spots and are none
 	began   mad.Time
 	sum     *hotTally
 }
@@ -64,23 +66,46 @@ func TestHotSpotCampaign(t *testing.T) {
 	first, n := seeds(8, 500)
 	var sum hotTally
 	for seed := first; seed < first+n; seed++ {
-		hotSchedule(t, seed, &sum)
+		hotSchedule(t, seed, 0, &sum)
 		if t.Failed() {
 			t.Fatalf("HEDDLE_SEED=%d", seed)
 		}
 	}
 	t.Logf("%d schedules: %+v", n, sum)
+	if sum.wrong > 0 {
+		t.Errorf("%d hosts were taken for hot spots", sum.wrong)
+	}
 	if n >= 8 && (5*sum.clearFound < 4*sum.clear || 5*sum.clearMoved < 4*sum.clear || 2*sum.moved < sum.spans) {
 		t.Errorf("not enough was found, or moved: %+v", sum)
 	}
 }
 
-func newHotCampaign(t *testing.T, seed uint64, sum *hotTally) *hotCampaign {
+// TestHotSpotFIFO: the same where inputs are FIFOs of which one packet is read at a time. Packets to
+// the neighbors of a hot host wait in these for packets to the hot one, and their ports count that as
+// waiting. At most one in fifty of the hosts that are found is such a neighbor; without
+// hotspot.Config.Busy two in five were.
+func TestHotSpotFIFO(t *testing.T) {
+	first, n := seeds(8, 100)
+	var sum hotTally
+	for seed := first; seed < first+n; seed++ {
+		hotSchedule(t, seed, 1, &sum)
+		if t.Failed() {
+			t.Fatalf("HEDDLE_SEED=%d", seed)
+		}
+	}
+	t.Logf("%d schedules: %+v", n, sum)
+	if n >= 8 && (50*sum.wrong > sum.found || 5*sum.clearFound < 4*sum.clear || 2*sum.moved < sum.spans) {
+		t.Errorf("not enough was found, or too much: %+v", sum)
+	}
+}
+
+func newHotCampaign(t *testing.T, seed uint64, reads int, sum *hotTally) *hotCampaign {
 	r := rand.New(rand.NewPCG(seed, 99))
 	o := hotOptions{
 		seed: seed, mode: dftree.Act, leaves: 2 + r.IntN(3), hosts: 3 + r.IntN(2), ups: 1 + r.IntN(2),
 		engine: []route.Engine{ftree.Engine{}, minhop.Engine{}, updn.Engine{}, vftree.Engine{}, vftree.Engine{Lanes: 2}}[r.IntN(5)],
 		take:   []float64{0.82, 0.7, 1, 1}[r.IntN(4)],
+		reads:  reads,
 	}
 	c := &hotCampaign{take: o.take, hotBed: newHotBed(t, o), rng: r, sum: sum, victims: map[*Host]bool{}}
 	n := o.leaves * o.hosts
@@ -118,8 +143,8 @@ func (c *hotCampaign) at() float64 {
 	return float64(c.Sim.Now().Sub(c.began)) / float64(hotPeriod)
 }
 
-func hotSchedule(t *testing.T, seed uint64, sum *hotTally) {
-	c := newHotCampaign(t, seed, sum)
+func hotSchedule(t *testing.T, seed uint64, reads int, sum *hotTally) {
+	c := newHotCampaign(t, seed, reads, sum)
 	// Queue pairs of all hot spots exist before, as those of programs that wait.
 	for _, x := range c.spans {
 		for _, from := range x.from {
@@ -144,7 +169,7 @@ func hotSchedule(t *testing.T, seed uint64, sum *hotTally) {
 		c.verdict(x)
 	}
 	for h := range c.victims {
-		if h.Handler.Count.Changed != 0 {
+		if h.Handler.Count.Changed != 0 && c.wrong == 0 {
 			t.Errorf("seed %d: %s feeds no hot spot, and has changed a queue pair", seed, h.Name)
 		}
 	}
@@ -185,7 +210,9 @@ func (c *hotCampaign) heard(out *hotspot.Output) {
 			}
 		}
 		if !known {
-			c.t.Errorf("%s is no hot spot: %+v", name, out.Opened[i])
+			c.t.Logf("%s is no hot spot: %+v", name, out.Opened[i])
+			c.wrong++
+			c.sum.wrong++
 		}
 	}
 }
@@ -194,7 +221,7 @@ func (c *hotCampaign) heard(out *hotspot.Output) {
 func (c *hotCampaign) follow(x *hotSpan) {
 	at := c.at()
 	for _, s := range c.steady {
-		if sl := s.Conn.QP().Path().SL; sl >= c.slow && c.slow > 0 {
+		if sl := s.Conn.QP().Path().SL; sl >= c.slow && c.slow > 0 && c.wrong == 0 {
 			c.t.Errorf("a steady flow has level %d", sl)
 		}
 	}

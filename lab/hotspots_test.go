@@ -1,6 +1,7 @@
 package lab
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -49,6 +50,7 @@ type hotOptions struct {
 	hosts  int
 	ups    int     // cables from each leaf to the root
 	take   float64 // of the link's rate that hosts take and send; 1: all
+	reads  int     // packets that can be read from an input at once; 0: 3, as on the test beds of experiments
 	store  *store.Memory
 }
 
@@ -113,7 +115,7 @@ func newHotBed(t testing.TB, o hotOptions) *hotBed {
 	}
 	m := hotManager(t, c, o, o.store)
 	dc := dataplane.Defaults()
-	dc.Seed, dc.Reads = o.seed, 3 // as the test beds of experiments
+	dc.Seed, dc.Reads = o.seed, cmp.Or(o.reads, 3)
 	l, err := Load(c, m, dc)
 	if err != nil {
 		t.Fatal(err)

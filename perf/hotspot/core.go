@@ -175,12 +175,40 @@ func (c *Core) begins(h *host) bool {
 func (c *Core) sign(h *host, hosts []host) (s Sign, feeder int32, ok bool) {
 	feeder = c.feeder(h, hosts)
 	switch {
-	case c.wait(h.at) >= c.cfg.Wait:
+	case c.wait(h.at) >= c.cfg.Wait && c.saturated(h, c.cfg.Busy):
 		return Waiting, feeder, true
-	case feeder >= 0 && c.wait(feeder) >= c.cfg.Wait:
+	case c.src.Use(h.at, perf.XmitData) >= c.cfg.Full && feeder >= 0 && c.wait(feeder) >= c.cfg.Wait:
 		return Full, feeder, true
 	}
 	return 0, feeder, false
+}
+
+// saturated reports whether a host's port waits because the host takes no more. A port also waits
+// while the inputs with packets for it send to other ports: where inputs are FIFOs that is often the
+// case next to a hot spot. A host that takes less than it is sent keeps its port busy, sending or
+// waiting, for the share busy of the time or more. In the round in which that begins the port was
+// busy for less. Then it counts if the other ports of the switch have sent for less time than it
+// waited: inputs were not busy with them for so long.
+func (c *Core) saturated(h *host, busy float64) bool {
+	wait := c.wait(h.at)
+	return wait+c.src.Use(h.at, perf.XmitData) >= busy || wait > c.others(h)
+}
+
+// others is the sum of what the other ports of a host's switch use; a port without a sample counts
+// as in use all the time.
+func (c *Core) others(h *host) (sum float64) {
+	s := c.snap
+	for num := range s.Nodes[s.SwitchNode[h.sw]].Info.NumPorts {
+		i := c.portOf(h.sw, num+1)
+		switch {
+		case i < 0 || i == h.at || s.Ports[i].Info.PortState != ib.StateActive:
+		case int(i) >= c.src.Len() || c.elapsed(i) <= 0:
+			sum++
+		default:
+			sum += c.src.Use(i, perf.XmitData)
+		}
+	}
+	return sum
 }
 
 // feeder is the port that waits most of those that feed the port before a host: ports of other
@@ -337,7 +365,7 @@ func (c *Core) follow(hosts []host, at map[ib.GUID]int, out *Output) {
 // stays reports whether an open hot spot still is one, and by which sign.
 func (c *Core) stays(t *track, h *host, feeder int32) (Sign, bool) {
 	w := c.wait(h.at)
-	if t.open.Sign == Waiting && w >= max(c.cfg.WaitLow, c.cfg.Keep*t.mean) || w >= c.cfg.Wait {
+	if (t.open.Sign == Waiting && w >= max(c.cfg.WaitLow, c.cfg.Keep*t.mean) || w >= c.cfg.Wait) && c.saturated(h, c.cfg.BusyLow) {
 		return Waiting, true
 	}
 	if c.src.Use(h.at, perf.XmitData) < c.cfg.FullLow {

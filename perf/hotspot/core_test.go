@@ -399,3 +399,69 @@ func TestFreed(t *testing.T) {
 		b.want("")
 	}
 }
+
+// TestNeighborOfHot: where inputs are FIFOs packets to host 6 wait behind those to host 5, and its
+// port counts that as waiting. It is none, whatever the round, until it is busy nearly all the time.
+func TestNeighborOfHot(t *testing.T) {
+	b := newBed(t, nil)
+	x := b.congested()
+	next := b.port("leaf-C", 2)
+	x.wait[next], x.use[next] = 0.16, 0.17
+	for range 3 {
+		b.round(x)
+	}
+	b.want("+host-5 ")
+	x.wait[next], x.use[next] = 0.18, 0.74
+	b.round(x)
+	b.want("+host-6 ")
+	// It stays while it sends or waits for most of the time.
+	x.wait[next], x.use[next] = 0.16, 0.5
+	b.round(x)
+	b.want("")
+	x.wait[next], x.use[next] = 0.16, 0.17
+	b.round(x)
+	b.want("-host-6 ended ")
+}
+
+// TestBeganWithin: a hot spot that began within a round has kept its port busy for a part of it.
+// Where nothing else was sent it is found in that round, and elsewhere, or where the switch's other
+// ports were not read, in the next one.
+func TestBeganWithin(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		other float64
+		mute  bool
+		want  string
+	}{{"quiet", 0.1, false, "+host-5 "}, {"others send", 0.12, false, ""}, {"not read", 0, true, ""}} {
+		b := newBed(t, nil)
+		x := b.congested()
+		at := b.port("leaf-C", 1)
+		x.wait[at], x.use[at] = 0.11, 0.5
+		x.use[b.port("leaf-C", 2)], x.mute[b.port("leaf-C", 3)] = c.other, c.mute
+		b.round(x)
+		if b.log != c.want {
+			t.Errorf("%s: %q, want %q", c.name, b.log, c.want)
+		}
+		b.log = ""
+		x.wait[at], x.use[at] = 0.18, 0.82
+		b.round(x)
+		if c.want == "" {
+			b.want("+host-5 ")
+		}
+		b.want("")
+	}
+}
+
+// TestFullThatWaits: a hot spot whose port is in use all the time, and then waits for inputs that are
+// busy with others, has ended.
+func TestFullThatWaits(t *testing.T) {
+	b := newBed(t, nil)
+	x := b.congested()
+	at := b.port("leaf-C", 1)
+	x.wait[at], x.use[at] = 0, 0.99
+	b.round(x)
+	b.want("+host-5 ")
+	x.wait[at], x.use[at], x.use[b.port("leaf-C", 2)] = 0.2, 0.2, 0.85
+	b.round(x)
+	b.want("-host-5 ended ")
+}

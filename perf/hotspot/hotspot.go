@@ -4,7 +4,9 @@
 // Two signs are looked for at each switch port with a host behind it:
 //
 //   - Waiting: the port has packets and may not send them, because the host takes less than its link
-//     carries (Algorithm 1 of the paper; the threshold is a share of time).
+//     carries (Algorithm 1 of the paper; the threshold is a share of time). It sends or waits nearly
+//     all the time: a port that waits for a while, and has nothing to send for another, waits for
+//     inputs that are busy with other ports.
 //   - Full: the host takes what its link carries, so the port never waits. It is in use nearly all
 //     the time, and ports that feed it wait.
 //
@@ -23,6 +25,9 @@ type Config struct {
 	// contributor. A hot spot stays while its port waits for WaitLow or more, and for Keep of what
 	// it waited for on average.
 	Wait, WaitLow, Keep float64
+	// Busy is the share of time for which a port that waits sends or waits at least, BusyLow that
+	// for which it does while a hot spot stays (Core.saturated).
+	Busy, BusyLow float64
 	// Full is the share of the data rate that a port in use all the time uses at least, FullLow
 	// what it has to use for a hot spot to stay.
 	Full, FullLow float64
@@ -36,7 +41,7 @@ type Config struct {
 // Defaults returns the default thresholds. The hosts of the paper's test beds make their last port
 // wait for 18 % of the time.
 func Defaults() Config {
-	return Config{Wait: 0.1, WaitLow: 0.05, Keep: 0.4, Full: 0.9, FullLow: 0.8, MaxUse: 0.5, Calm: 10}
+	return Config{Wait: 0.1, WaitLow: 0.05, Keep: 0.4, Busy: 0.9, BusyLow: 0.6, Full: 0.9, FullLow: 0.8, MaxUse: 0.5, Calm: 10}
 }
 
 // Sign is what shows a hot spot.
