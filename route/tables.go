@@ -54,6 +54,9 @@ func (t *Tables) PathSL(src int32, lid ib.LID) ib.SL {
 	return t.SL[int(src)*t.NumClasses+int(t.Class[lid])]
 }
 
+// OneLane reports whether all paths have service level 0, and lanes are the usual ones.
+func (t *Tables) OneLane() bool { return t.SL == nil && t.Lanes == nil }
+
 // VL is the lane that packets of service level sl take on the link that
 // leaves switch s by port out, having entered by port in (0: injected by the
 // switch itself). vls is the number of data VLs of that link.

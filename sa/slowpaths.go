@@ -7,7 +7,6 @@ import (
 	"heddle/ib"
 	wire "heddle/ib/sa"
 	"heddle/mad"
-	"heddle/route"
 	"heddle/sa/pathlog"
 	"heddle/subnet"
 )
@@ -56,8 +55,7 @@ func stillProved(was, s *subnet.Snapshot) bool {
 	if was == nil || was.Tables == nil || s.Tables == nil {
 		return false
 	}
-	oneLane := func(t *route.Tables) bool { return t.SL == nil && t.Lanes == nil }
-	return s.Tables == was.Tables || oneLane(was.Tables) && oneLane(s.Tables)
+	return s.Tables == was.Tables || was.Tables.OneLane() && s.Tables.OneLane()
 }
 
 // replace puts paths into force, and has the hosts notified whose paths change.

@@ -9,6 +9,7 @@ import (
 	"heddle/perf/dftree"
 	"heddle/perf/hotspot"
 	"heddle/sa"
+	"heddle/sm"
 	"heddle/subnet"
 )
 
@@ -46,11 +47,18 @@ func (h *HotSpots) OnRound(r *perf.Round) {
 	h.told(&out, p)
 }
 
-// setSlowPaths passes the paths on the slow lane to the SA, with the snapshot that they are for.
+// setSlowPaths passes the paths that are to be on the slow lane to the subnet manager, with the
+// snapshot that they are for. It passes those that may be to the SA.
 func (s *Shared) setSlowPaths(p *subnet.SlowPaths, snap *subnet.Snapshot, until mad.Time) {
+	s.wanted.put(sm.SetSlowPaths{Paths: p, Snap: snap, Until: until})
+	wake(s.WakeSM)
+}
+
+// grantSlowPaths passes the paths that may be on the slow lane to the SA.
+func (s *Shared) grantSlowPaths(x *sm.SetSlowPaths) {
 	if s.WakeSA == nil {
 		return
 	}
-	s.slow.put(sa.SetSlowPaths{Paths: p, Snap: snap, Until: until})
+	s.slow.put(sa.SetSlowPaths{Paths: x.Paths, Snap: x.Snap, Until: x.Until})
 	s.WakeSA()
 }

@@ -56,6 +56,7 @@ type Shared struct {
 	aliases    box[[]subnet.Alias]
 	reads      box[[]ib.GUID]
 	notified   box[sm.HostsNotified]
+	wanted     box[sm.SetSlowPaths]
 	// For the SA:
 	traps box[[]sa.Trap]
 	slow  box[sa.SetSlowPaths]

@@ -399,6 +399,37 @@ func TestStandingGroups(t *testing.T) {
 	}
 }
 
+// TestSlowPathsByManager: paths on the slow lane go to the subnet manager, and what it leaves of them
+// to the SA.
+func TestSlowPathsByManager(t *testing.T) {
+	w := newWorld(true)
+	asked := subnet.NewSlowPaths(7, []subnet.PortPair{{From: 1, To: 2}, {From: 3, To: 2}})
+	left := subnet.NewSlowPaths(7, []subnet.PortPair{{From: 1, To: 2}})
+	snap := &subnet.Snapshot{Gen: 3}
+	w.smDoes = func(ev sm.Event, out *sm.Output) {
+		if x, ok := ev.(sm.SetSlowPaths); ok {
+			if x.Paths != asked || x.Snap != snap || x.Until != 7 {
+				t.Errorf("%+v", x)
+			}
+			x.Paths = left
+			out.Slow = &x
+		}
+	}
+	n := 0
+	w.saDoes = func(ev sa.Event, _ *sa.Output) {
+		if x, ok := ev.(sa.SetSlowPaths); ok {
+			if n++; x.Paths != left || x.Snap != snap || x.Until != 7 {
+				t.Errorf("%+v", x)
+			}
+		}
+	}
+	w.sm.Start(nil, nil)
+	w.shared.setSlowPaths(asked, snap, 7)
+	if n != 1 {
+		t.Errorf("%d events", n)
+	}
+}
+
 // TestSlowPathsAfterTheirSnapshot: paths on the slow lane that were planned with a snapshot reach the
 // SA after it, even if both come while the SA takes an earlier one.
 func TestSlowPathsAfterTheirSnapshot(t *testing.T) {
@@ -411,7 +442,7 @@ func TestSlowPathsAfterTheirSnapshot(t *testing.T) {
 		case sa.Published:
 			if has = ev.Snap; has == older {
 				w.shared.Snap.Store(newer)
-				w.shared.setSlowPaths(nil, newer, 7)
+				w.shared.grantSlowPaths(&sm.SetSlowPaths{Snap: newer, Until: 7})
 			}
 		case sa.SetSlowPaths:
 			if slow++; ev.Snap != has || ev.Until != 7 {

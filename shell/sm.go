@@ -103,6 +103,9 @@ func (s *SM) handleEvent(ev sm.Event) {
 	if v, ok := s.shared.notified.take(); ok {
 		s.carryOut(v)
 	}
+	if v, ok := s.shared.wanted.take(); ok {
+		s.carryOut(v)
+	}
 	if v, ok := s.shared.reads.take(); ok {
 		s.carryOut(sm.ReadTables{Nodes: v})
 	}
@@ -146,6 +149,9 @@ func (s *SM) do(out *sm.Output) {
 		wake(s.shared.WakeVM)
 		wake(s.shared.WakePerf)
 		wake(s.shared.WakeCongestion)
+	}
+	if out.Slow != nil {
+		s.shared.grantSlowPaths(out.Slow)
 	}
 	s.shared.report(out.Placements)
 	for i := range out.Traps {

@@ -150,6 +150,9 @@ func (c *Core) Step(now mad.Time, ev Event, out *Output) {
 		if ev.Gen >= c.shown.told {
 			c.install.HostsLeft(ev.Left)
 		}
+	case SetSlowPaths:
+		ev.Paths = c.router.GrantSlow(ev.Paths, ev.Until)
+		c.out.Slow = &ev
 	case PortLost:
 		c.onPortLost()
 	case Stop:

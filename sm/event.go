@@ -103,6 +103,15 @@ type HostsNotified struct {
 	Left int
 }
 
+// SetSlowPaths replaces the paths that hosts are to use on a slow lane (docs/hotspots.md). The output
+// has those that they may: while tables are computed or written no new ones.
+type SetSlowPaths struct {
+	Paths *subnet.SlowPaths // nil: none
+	// Snap is the snapshot that they are for, Until when they end, unless the event comes again.
+	Snap  *subnet.Snapshot
+	Until mad.Time
+}
+
 // PortLost says that our port is gone (device removed, transport closed).
 type PortLost struct{}
 
@@ -123,6 +132,7 @@ func (SetPlacements) event() {}
 func (SetMembers) event()    {}
 func (ReadTables) event()    {}
 func (HostsNotified) event() {}
+func (SetSlowPaths) event()  {}
 func (PortLost) event()      {}
 func (Stop) event()          {}
 
@@ -157,6 +167,7 @@ type Output struct {
 	// source that keeps sending them.
 	Traps      []Trap
 	Placements []subnet.PlacementReport // in the order of the changes
+	Slow       *SetSlowPaths            // those that hosts may use, for the SA; nil: as before
 	Timer      mad.Time
 	Stopped    bool // Stop is complete; the core wants no further events
 

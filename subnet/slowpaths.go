@@ -62,6 +62,18 @@ func (p *SlowPaths) Equal(q *SlowPaths) bool {
 	return p.Len() == q.Len() && (p.Len() == 0 || p.SL == q.SL && slices.Equal(p.pairs, q.pairs))
 }
 
+// Among are those that are also in q, on the same level.
+func (p *SlowPaths) Among(q *SlowPaths) *SlowPaths {
+	if p.Len() == 0 || q.Len() == 0 || p.SL != q.SL {
+		return nil
+	}
+	both := slices.DeleteFunc(slices.Clone(p.pairs), func(x PortPair) bool { return !q.Has(x.From, x.To) })
+	if len(both) == len(p.pairs) {
+		return p
+	}
+	return NewSlowPaths(p.SL, both)
+}
+
 // Hash is 0 if there are none, and otherwise never 0.
 func (p *SlowPaths) Hash() uint64 {
 	if p.Len() == 0 {

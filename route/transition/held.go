@@ -1,6 +1,9 @@
 package transition
 
 import (
+	"cmp"
+	"slices"
+
 	"heddle/fabric"
 	"heddle/ib"
 	"heddle/route"
@@ -89,6 +92,78 @@ func (h *Held) Next(old *route.Tables, d *fabric.Delta, n int) *Held {
 			default:
 				*m |= 1 << (old.SL[was*old.NumClasses+int(p.old)] & 15)
 			}
+		}
+	}
+	return r
+}
+
+// HeldLevel is a service level that hosts at a switch may use to a LID.
+type HeldLevel struct {
+	LID    ib.LID
+	Switch int32 // index in the graph
+	SL     ib.SL
+}
+
+// With returns the held levels of a graph with n switches together with those of a list. LIDs with
+// the same levels share a class. h may be nil; neither it nor the list is changed.
+func (h *Held) With(n int, list []HeldLevel) *Held {
+	if len(list) == 0 {
+		return h
+	}
+	list = slices.Clone(list)
+	slices.SortFunc(list, func(a, b HeldLevel) int {
+		return cmp.Or(cmp.Compare(a.LID, b.LID), cmp.Compare(a.Switch, b.Switch), cmp.Compare(a.SL, b.SL))
+	})
+	list = slices.Compact(list)
+	r, was := &Held{}, 0
+	if h != nil {
+		r.Class, was = slices.Clone(h.Class), h.NumClasses
+	}
+	for len(r.Class) <= int(list[len(list)-1].LID) {
+		r.Class = append(r.Class, -1)
+	}
+	type kind struct {
+		class int32
+		more  string // the levels of the list, of all LIDs of the kind
+	}
+	known := map[kind]int32{}
+	var kinds []kind
+	var of [][]HeldLevel // by new class: those of one of its LIDs
+	var key []byte
+	for len(list) > 0 {
+		k := 1
+		for k < len(list) && list[k].LID == list[0].LID {
+			k++
+		}
+		key = key[:0]
+		for _, x := range list[:k] {
+			key = append(key, byte(x.Switch), byte(x.Switch>>8), byte(x.Switch>>16), byte(x.Switch>>24), byte(x.SL))
+		}
+		x := kind{r.Class[list[0].LID], string(key)}
+		c, ok := known[x]
+		if !ok {
+			c = int32(was + len(kinds))
+			known[x], kinds, of = c, append(kinds, x), append(of, list[:k])
+		}
+		r.Class[list[0].LID] = c
+		list = list[k:]
+	}
+	r.NumClasses = was + len(kinds)
+	r.Mask = make([]uint16, n*r.NumClasses)
+	for s := range n {
+		row := r.Mask[s*r.NumClasses : (s+1)*r.NumClasses]
+		if h != nil {
+			copy(row, h.Mask[s*was:(s+1)*was])
+		}
+		for i, x := range kinds {
+			if x.class >= 0 {
+				row[was+i] = row[x.class]
+			}
+		}
+	}
+	for i, levels := range of {
+		for _, x := range levels {
+			r.Mask[int(x.Switch)*r.NumClasses+was+i] |= 1 << (x.SL & 15)
 		}
 	}
 	return r

@@ -90,6 +90,9 @@ func (x *Installer) Held() *transition.Held {
 	return x.held
 }
 
+// Flight is the longest time that a packet stays in the subnet; 0: it is not known.
+func (x *Installer) Flight() time.Duration { return x.past.Flight() }
+
 // levelsHeld reports whether hosts may use other service levels than those of the installed
 // tables, or packets may still be in flight on them.
 func (x *Installer) levelsHeld() bool {

@@ -41,6 +41,8 @@ type Job struct {
 	Served     *Solution           // whose service levels and lanes are in use; nil if none
 	Lanes      forward.StagedLanes // SL-to-VL tables that differ from those of Served
 	Transition transition.Options
+	// SlowLevels are those of paths that hosts may use on a slow lane.
+	SlowLevels []transition.HeldLevel
 	Remembered bool // packets, or hosts with earlier path records, still use earlier tables for a while
 	Patient    bool // nobody asked for new tables: those that need a wait follow in rounds
 
@@ -204,6 +206,9 @@ func (j *Job) plan(r *Result, workers int) {
 	if t.Held != nil && j.Served != nil && j.Served.Graph != j.Graph {
 		r.Held = t.Held.Next(j.Served.Tables, fabric.Diff(j.Served.Graph, j.Graph), 0)
 		t.Held = r.Held
+	}
+	if !inst.OneLane() || !r.Tables.OneLane() {
+		t.Held = t.Held.With(len(j.Graph.Switches), j.SlowLevels)
 	}
 	if j.Served != nil {
 		t.Before = j.Served.Graph

@@ -97,6 +97,7 @@ type Router struct {
 
 	improve improvement
 	repair  repair
+	slow    slowPaths
 }
 
 // improvement is the search for better tables while the fabric is quiet.

@@ -18,7 +18,8 @@ func (r *Router) Start() {
 		Graph: r.Fabric.Graph, Engines: r.Config.Engines, Explicit: r.Config.Explicit,
 		AllowUnsafe: r.Config.AllowUnsafe, Options: r.options(), Mode: job.Full, Base: r.base,
 		Groups: r.needs.Groups.Route(), Installed: inst, Served: r.install.Served(),
-		Policy: r.Config.Transition, PortGUID: r.Config.PortGUID, DrainTime: r.Config.DrainTime,
+		SlowLevels: r.slowLevels(r.Fabric.Graph),
+		Policy:     r.Config.Transition, PortGUID: r.Config.PortGUID, DrainTime: r.Config.DrainTime,
 	}
 	r.setTransition(j)
 	if r.improve.graph == r.Fabric.Graph {
