@@ -96,6 +96,7 @@ type agent struct {
 	place int // in Core.due; -1: none
 
 	state      State
+	unread     bool // it was not compared yet with what is wanted in this mode
 	told       Diff // of the last reading
 	good       bool // it held what is wanted once, in this mode
 	stuck      bool // it does not keep what is written; told

@@ -117,7 +117,11 @@ func (c *Core) Status() Status {
 		case Pending:
 			s.Pending++
 		case Managed:
-			s.Managed++
+			if a.unread {
+				s.Pending++
+			} else {
+				s.Managed++
+			}
 		case Without:
 			s.Without++
 		case Silent:

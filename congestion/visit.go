@@ -86,7 +86,7 @@ func (c *Core) advance(a *agent) {
 // supported takes note that an agent has congestion control, and of what it is to hold.
 func (c *Core) supported(a *agent) {
 	if a.state != Managed && a.state != Locked {
-		a.state, c.changed = Managed, true
+		a.state, a.unread, c.changed = Managed, true, true
 	}
 	a.sends = a.info.ControlTableCap > 0 && (!a.sw || a.port0)
 	was := a.want
@@ -166,7 +166,8 @@ func (c *Core) examine(a *agent) {
 		}
 		c.tell(KindForeign, !a.reborn, "%s holds other settings than before (%s): %s; %s", c.name(a), strings.Join(d.Names(), ", "), why, then)
 	}
-	a.told, a.good, a.reborn = d, d == 0, false
+	c.changed = c.changed || a.unread
+	a.told, a.good, a.reborn, a.unread = d, d == 0, false, false
 	if d == 0 {
 		a.stuck = false
 		if a.state == Locked {

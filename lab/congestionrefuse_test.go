@@ -116,3 +116,26 @@ func TestCongestionReadShown(t *testing.T) {
 		t.Errorf("%d of %d nodes were read", n, len(v.Nodes))
 	}
 }
+
+// TestCongestionPending: a node is pending until it is compared with what is wanted, also after
+// the mode was changed, so that nobody takes all for equal before.
+func TestCongestionPending(t *testing.T) {
+	b := newCCBed(t, gen(t, "xgft", "2", "4,4", "1,4"), sim.Config{Seed: 1}, ccConfig(congestion.Observe))
+	b.start()
+	read := func() bool {
+		st := b.m.CongestionStatus()
+		return st.Agents > 0 && st.Pending == 0
+	}
+	for _, m := range []congestion.Mode{congestion.Observe, congestion.Off, congestion.Observe} {
+		b.m.SetCongestionMode(m)
+		if m == congestion.Off {
+			continue
+		}
+		if err := b.c.RunUntil(time.Minute, read); err != nil {
+			t.Fatal(err)
+		}
+		if st := b.m.CongestionStatus(); st.Managed != 24 || st.Differs != 24 {
+			t.Errorf("%+v", st)
+		}
+	}
+}

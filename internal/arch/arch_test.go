@@ -147,7 +147,7 @@ var rules = []rule{
 	{"lab/experiment", []string{"agent", "lab", "lab/experiment/...", "lab/manager2003", "report", "traffic", "traffic/study", "flood", "flood/figure", "sm", "sa", "vm", "congestion", "subnet", "partition", "qos", "mad", "route/...", "sim", "sim/dataplane", "sim/host/...", "sim/hypervisor/...", "fabric", "ib/..."}, false, "an experiment drives the lab and reports"},
 	{"lab/experiment/bed", []string{"lab", "report", "sm", "sa", "route/...", "sim", "sim/dataplane", "fabric", "ib/..."}, false, "what experiments share does not depend on any of them"},
 	{"lab/experiment/dftree", []string{"lab", "lab/experiment/bed", "report", "sm", "sa", "perf", "perf/dftree", "perf/hotspot", "mad", "route", "route/engine/...", "sim", "sim/dataplane", "sim/host/...", "fabric", "ib/..."}, false, "an experiment stands on what experiments share, not on others"},
-	{"lab/experiment/congestion", []string{"lab/experiment/bed", "report", "mad", "route", "route/engine/...", "sim/dataplane", "fabric", "ib/..."}, false, "an experiment stands on what experiments share, not on others"},
+	{"lab/experiment/congestion", []string{"lab/experiment/bed", "report", "congestion", "route", "route/engine/...", "sim/dataplane", "fabric", "ib/..."}, false, "an experiment stands on what experiments share, not on others"},
 	{"cmd/heddle", []string{"..."}, false, "wiring may import everything"},
 	{"examples", []string{"sim", "mad", "route/...", "fabric", "ib/..."}, false, "examples for other programs: public packages, and the simulator"},
 	{"internal", []string{"..."}, false, "tools and test support"},

@@ -1,11 +1,14 @@
 package congestion
 
 import (
+	"slices"
 	"testing"
 	"time"
 
+	"heddle/ib/cc"
 	"heddle/internal/reporttest"
 	"heddle/lab/experiment/bed"
+	"heddle/route/engine/minhop"
 	"heddle/sim/dataplane"
 )
 
@@ -62,6 +65,47 @@ func TestSweep(t *testing.T) {
 type settingsKey struct {
 	threshold, increase uint8
 	timer               uint16
+}
+
+// TestApply: the manager's view, which it reads from the nodes, has each field of the settings.
+func TestApply(t *testing.T) {
+	s := settings{threshold: 9, packetSize: 7, rate: 5, increase: 3, timer: 77, least: 2, bySL: true, table: simula().cut(80)}
+	r := bed.Run{Fabric: bed.PairFabric, Engine: minhop.Engine{}, Lanes: 1, Buffers: bed.Wide()}
+	b, err := r.Start(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, set := range []settings{s, {computed: true}, {table: table{entry: make([]cc.Delay, 1)}}} {
+		if err := set.apply(b); err != nil {
+			t.Fatal(err)
+		}
+		b.Run(2 * time.Second) // the manager shows a view a second
+		v := b.Manager.Congestion()
+		if len(v.Nodes) != 10 {
+			t.Fatalf("%d nodes", len(v.Nodes))
+		}
+		for i := range v.Nodes {
+			switch h := v.Nodes[i].Held; {
+			case v.Nodes[i].Differs != 0 || h == nil:
+				t.Errorf("node %d: %+v", i, v.Nodes[i])
+			case set.computed:
+			case v.Nodes[i].Switch:
+				x := h.Switch
+				if x.Threshold != set.threshold || x.PacketSize != set.packetSize || x.MarkingRate != set.rate || !x.VictimMask.Has(1) || x.VictimMask.Has(5) {
+					t.Errorf("switch: %+v", x)
+				}
+			default:
+				for sl := range h.CA.SL {
+					if want := (cc.SLSetting{Timer: set.timer, Increase: set.increase, Min: set.least}); h.CA.SL[sl] != want {
+						t.Errorf("SL %d: %+v, want %+v", sl, h.CA.SL[sl], want)
+					}
+				}
+				if (h.CA.PortControl&cc.PortControlSL != 0) != set.bySL || int(h.Limit) != len(set.table.entry)-1 || !slices.Equal(h.Table, set.table.entry) {
+					t.Errorf("adapter: %+v", h)
+				}
+			}
+		}
+	}
 }
 
 // TestTables: pauses rise, and end where their names say.

@@ -20,7 +20,7 @@ func (r *results) report() *report.Report {
 			"index into a table: each notification raises the index, a timer lowers it. Lanes take another way: on a lane " +
 			"of their own packets to the hot spot delay nobody else. vFtree spreads pairs of leaves over lanes, dFtree " +
 			"moves the flows to a hot spot to a slow lane (here from the beginning: an ideal detector). Heddle's manager " +
-			"routes and simulated devices obey the settings that MADs have written to them.",
+			"routes and writes the settings of congestion control; simulated devices obey them.",
 		Sections: []report.Section{r.parameters(), r.pairSection(), r.timeline(), checkSection(r.checks)},
 	}
 	rep.Sections = append(rep.Sections, r.sweeps...)

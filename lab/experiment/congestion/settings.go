@@ -4,10 +4,9 @@ import (
 	"fmt"
 	"time"
 
-	"heddle/ib"
+	"heddle/congestion"
 	"heddle/ib/cc"
 	"heddle/lab/experiment/bed"
-	"heddle/mad"
 )
 
 // settings are those of all switches and adapters of a subnet (IBA annex A10).
@@ -20,6 +19,7 @@ type settings struct {
 	least      uint8  // index
 	bySL       bool   // one index for all queue pairs of a service level
 	table      table
+	computed   bool // by the manager: nothing above is given
 }
 
 // table is a congestion control table.
@@ -89,88 +89,48 @@ func forCrowd(n int) settings {
 	return settings{threshold: 8, packetSize: 8, rate: 1, increase: 4, timer: uint16(max(n, 24)), table: crowd(n)}
 }
 
-// apply writes the settings to all switches and adapters by MADs of the congestion
-// control class. Ports of switches to hosts mark also when they wait for credits, as a
-// host slower than its cable makes them.
+// config has a manager write the settings to all switches and adapters. Ports of switches to
+// hosts mark also when they wait for credits, as hosts slower than their cables make them:
+// the victim mask that the manager computes.
+func (s *settings) config() congestion.Config {
+	cfg := congestion.Defaults()
+	cfg.Mode, cfg.Rate = congestion.Act, managerRate
+	cfg.Logs = 0 // nothing but packets is on the lanes afterwards
+	if s.computed {
+		return cfg
+	}
+	p := &cfg.Policy
+	p.Threshold, p.PacketSize, p.MarkingRate = congestion.Give(s.threshold), congestion.Give(s.packetSize), s.rate
+	if s.bySL {
+		p.PortControl = cc.PortControlSL
+	}
+	for sl := range p.Increase {
+		p.Timer[sl], p.Increase[sl], p.Min[sl] = congestion.Give(s.timer), s.increase, s.least
+		p.Trigger[sl] = congestion.Give[uint8](0)
+	}
+	p.Table = congestion.Give(s.table.entry)
+	return cfg
+}
+
+// managerRate is how many requests a second the manager begins; 64 are in flight.
+const managerRate = 200_000
+
+// begin has the congestion control manager of b write the settings by MADs of its class, and
+// read them back, while time goes on.
+func (s *settings) begin(b *bed.Data) { b.Manager.ServeCongestion(s.config()) }
+
+// held reports whether the manager has read what it wanted from all nodes.
+func held(b *bed.Data) bool {
+	st := b.Manager.CongestionStatus()
+	return st.Agents > 0 && st.Managed == st.Agents && st.Differs == 0 && st.InFlight == 0
+}
+
+// apply returns when all nodes hold the settings.
 func (s *settings) apply(b *bed.Data) error {
-	w, err := newWriter(b)
-	if err != nil {
-		return err
+	s.begin(b)
+	if err := b.Cluster.RunUntil(10*time.Second, func() bool { return held(b) }); err != nil {
+		return fmt.Errorf("congestion control settings: %+v: %w", b.Manager.CongestionStatus(), err)
 	}
-	defer w.close()
-	f := b.Cluster.Fabric
-	for _, l := range b.Cluster.Sim.LIDs() {
-		nd := &f.Nodes[l.Node]
-		if nd.IsSwitch() {
-			v := cc.SwitchCongestionSetting{
-				ControlMap: cc.MapVictimMask | cc.MapThreshold | cc.MapMarkingRate,
-				Threshold:  s.threshold, PacketSize: s.packetSize, MarkingRate: s.rate,
-			}
-			for p := 1; p < len(nd.Ports); p++ {
-				if r, ok := b.Cluster.Sim.Peer(l.Node, p); ok && !f.Nodes[r.Node].IsSwitch() {
-					v.VictimMask.Add(uint8(p))
-				}
-			}
-			w.set(l.LID, cc.AttrSwitchCongestionSetting, 0, &v)
-			continue
-		}
-		for block := range (len(s.table.entry) + cc.EntriesPerBlock - 1) / cc.EntriesPerBlock {
-			v := cc.CongestionControlTable{Limit: uint16(len(s.table.entry) - 1)}
-			copy(v.Entry[:], s.table.entry[block*cc.EntriesPerBlock:])
-			w.set(l.LID, cc.AttrCongestionControlTable, uint32(block), &v)
-		}
-		v := cc.CACongestionSetting{ControlMap: 0xFFFF}
-		if s.bySL {
-			v.PortControl = cc.PortControlSL
-		}
-		for sl := range v.SL {
-			v.SL[sl] = cc.SLSetting{Timer: s.timer, Increase: s.increase, Min: s.least}
-		}
-		w.set(l.LID, cc.AttrCACongestionSetting, 0, &v)
-	}
-	return w.wait()
-}
-
-// writer sends Sets to the congestion control agents.
-type writer struct {
-	b       *bed.Data
-	close   func()
-	send    func(p *mad.Packet)
-	waiting map[uint64]bool
-	bad     error
-}
-
-func newWriter(b *bed.Data) (*writer, error) {
-	ep, err := b.Cluster.Sim.Attach(b.Manager.Node)
-	if err != nil {
-		return nil, err
-	}
-	w := &writer{b: b, close: ep.Close, send: ep.Send, waiting: map[uint64]bool{}}
-	ep.OnPacket = func(p *mad.Packet) {
-		m := (*ib.MAD)(p.Data)
-		delete(w.waiting, m.TID()&(1<<48-1))
-		if st := m.Status(); st != 0 {
-			w.bad = fmt.Errorf("attribute %#x: status %v", m.AttrID(), st)
-		}
-	}
-	return w, nil
-}
-
-func (w *writer) set(to ib.LID, attr ib.AttrID, mod uint32, v interface{ Put(b []byte) }) {
-	var m ib.MAD
-	cc.New(&m, ib.MethodSet, attr, mod, 0)
-	v.Put(cc.Data(&m))
-	tid := uint64(to)<<24 | uint64(attr)<<8 | uint64(mod)
-	m.SetTID(tid)
-	w.waiting[tid] = true
-	w.send(&mad.Packet{Addr: mad.Addr{LID: to, QP: 1}, LocalQP: 1, Data: m[:]})
-}
-
-// wait runs until all are answered.
-func (w *writer) wait() error {
-	if err := w.b.Cluster.RunUntil(10*time.Second, func() bool { return len(w.waiting) == 0 }); err != nil {
-		return fmt.Errorf("congestion control settings without an answer: %w", err)
-	}
-	w.b.Cluster.Sim.Data()
-	return w.bad
+	b.Cluster.Sim.Data()
+	return nil
 }

@@ -49,7 +49,8 @@ func fields(base settings, n int) []field {
 	s := base
 	s.bySL = true
 	f.variants = append(f.variants, variant{base.table.name + ", by SL", s})
-	return append(list, f)
+	all := field{"All fields", []variant{{"as in the parameters", base}, {"computed by the manager", settings{computed: true}}}}
+	return append(list, f, all)
 }
 
 // pairBase is the base of the sweep on the test bed: the parameters of Gran et al. with
