@@ -123,6 +123,9 @@ type agent struct {
 	lost   bool   // a Set was not answered
 	why    string // a Set was refused
 	addr   mad.Addr
+	// redirect, if not nil, is where it has its requests sent. hops counts redirections in a row.
+	redirect *cc.ClassPortInfo
+	hops     uint8
 
 	visit  mad.Time // when it is to be read again
 	log    mad.Time // when its log is to be read; Never: not

@@ -152,6 +152,7 @@ const (
 	KindUnkept   = "congestion_unkept"   // a node does not keep what is written
 	KindKey      = "congestion_key"      // a node has another CC_Key
 	KindSilent   = "congestion_silent"   // a node that had congestion control does not answer
+	KindRedirect = "congestion_redirect" // a node redirects to another agent
 	KindMarking  = "congestion_marking"  // a switch marks packets, or stopped
 	KindCapacity = "congestion_capacity" // the table is longer than that of a node
 )

@@ -281,6 +281,10 @@ func (c *Core) completed(done mad.Completion) {
 	switch {
 	case done.Err != nil:
 		c.failed(a, r, done.Err)
+	case done.MAD.Status()&ib.StatusRedirect != 0:
+		ci := &cc.ClassPortInfo{}
+		_ = ci.Decode(cc.Data(done.MAD)) // the data area is never too short
+		c.redirect(a, ci)
 	case done.MAD.Status()&^ib.StatusBusy != 0:
 		c.refuse(a, r, done.MAD.Status())
 	case done.MAD.Status() != 0: // busy, after all tries

@@ -48,7 +48,8 @@ func (c *Core) clocked(a *agent, now uint32) {
 			c.st.Restarts++
 			a.reborn = true
 			if a.stage == logging {
-				a.visit = c.t // its settings may be gone
+				// Its settings may be gone. Or the times of its logs are not those of its clock.
+				a.visit = max(c.t, a.last.Add(clockSlack))
 			}
 		}
 	}

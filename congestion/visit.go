@@ -10,11 +10,12 @@ import (
 	"heddle/ib"
 	"heddle/ib/cc"
 	"heddle/mad"
+	"heddle/subnet"
 )
 
 // begin starts a visit to an agent, or the reading of its log alone.
 func (c *Core) begin(a *agent) {
-	to, ok := c.address(a.port)
+	to, ok := c.where(a)
 	if !ok { // the manager knows and tells
 		a.visit, a.log = c.t.Add(noPathPause), max(a.log, c.t.Add(noPathPause))
 		c.schedule(a)
@@ -25,14 +26,19 @@ func (c *Core) begin(a *agent) {
 	if a.state == Managed && a.visit > c.t {
 		a.stage, a.todo = logging, append(a.todo, request{op: getLog})
 	} else {
-		a.refused = [numOps]bool{}
-		a.visit = mad.Never // if it is to be read again meanwhile, it says so
-		a.stage, a.todo = probing, append(a.todo, request{op: getInfo})
-		if a.classAsked < classTries {
-			c.plan(a, getClass)
-		}
+		c.probe(a)
 	}
 	c.ask(a)
+}
+
+// probe begins a visit with whether the agent has congestion control.
+func (c *Core) probe(a *agent) {
+	a.refused = [numOps]bool{}
+	a.visit = mad.Never // if it is to be read again meanwhile, it says so
+	a.stage, a.have, a.todo = probing, nil, append(a.todo[:0], request{op: getInfo})
+	if a.classAsked < classTries {
+		c.plan(a, getClass)
+	}
 }
 
 // classTries is how often ClassPortInfo is asked for that is not answered. Some agents have none.
@@ -41,10 +47,52 @@ const classTries = 5
 // noPathPause is how long an agent without a path to it is left alone.
 const noPathPause = 5 * time.Second
 
-// address finds the way to the agent of a port of the snapshot.
-func (c *Core) address(i int32) (mad.Addr, bool) {
-	a, ok := c.snap.Agent(c.self, i, 0)
-	return mad.Addr{LID: a.LID, QP: 1, SL: a.SL, PKeyIndex: a.PKeyIndex}, ok
+// where finds the way to an agent, or to the one that it redirects to. It reports false if there is
+// none.
+func (c *Core) where(a *agent) (mad.Addr, bool) {
+	if a.redirect != nil {
+		if to, err := c.snap.Redirected(c.self, a.redirect); err == nil {
+			return redirected(&to), true
+		}
+		c.direct(a)
+	}
+	to, ok := c.snap.Agent(c.self, a.port, 0)
+	return mad.Addr{LID: to.LID, QP: 1, SL: to.SL, PKeyIndex: to.PKeyIndex}, ok
+}
+
+func redirected(r *subnet.Redirect) mad.Addr {
+	return mad.Addr{LID: r.LID, QP: r.QP, QKey: r.QKey, SL: r.SL, PKeyIndex: r.PKeyIndex}
+}
+
+// direct has an agent asked where its node is.
+func (c *Core) direct(a *agent) {
+	if a.redirect != nil {
+		a.redirect, a.classAsked = nil, 0 // which may redirect again
+	}
+	a.hops = 0
+}
+
+// maxRedirects bounds redirections in a row.
+const maxRedirects = 4
+
+// redirect follows a ClassPortInfo to another agent (IBA §13.5.2), and begins the visit anew there.
+func (c *Core) redirect(a *agent, ci *cc.ClassPortInfo) {
+	to, err := c.snap.Redirected(c.self, ci)
+	if a.hops++; a.hops > maxRedirects {
+		err = fmt.Errorf("redirects more than %d times", maxRedirects)
+	}
+	if err != nil {
+		if a.misses == 0 {
+			c.tell(KindRedirect, true, "%s %v: it is taken to have no congestion control, and asked again at growing intervals", c.name(a), err)
+		}
+		c.giveUp(a, Without, err.Error())
+		return
+	}
+	if a.redirect == nil || *a.redirect != *ci {
+		c.tell(KindRedirect, false, "%s redirects requests for congestion control to LID %v, QP %d", c.name(a), to.LID, to.QP)
+	}
+	a.redirect, a.addr = ci, redirected(&to)
+	c.probe(a)
 }
 
 // advance goes to the next stage of a visit whose requests have all been answered.
@@ -139,7 +187,7 @@ func (c *Core) settle(a *agent) {
 	if a.held = h; h.same(a.want) {
 		a.held = a.want // one copy for all that hold the same
 	}
-	a.have, a.last, c.reread = nil, c.t, true
+	a.have, a.last, a.hops, c.reread = nil, c.t, 0, true
 	c.changed = c.changed || was == nil || was != a.held && !was.same(a.held)
 }
 
@@ -315,6 +363,7 @@ const logAgain = time.Second
 
 // giveUp ends a visit that was not answered.
 func (c *Core) giveUp(a *agent, s State, why string) {
+	c.direct(a)
 	a.misses = min(a.misses+1, 30)
 	if s == Silent && a.misses < silentAfter {
 		s = a.state
@@ -390,6 +439,10 @@ func (c *Core) take(a *agent, r request, m *ib.MAD) {
 	case getClass:
 		var v cc.ClassPortInfo
 		_ = v.Decode(data)
+		if subnet.Redirects(&v) && a.redirect == nil {
+			c.redirect(a, &v)
+			return
+		}
 		if a.classAsked = 0; !a.sw {
 			a.classAsked = classTries // it says nothing about an adapter
 		}

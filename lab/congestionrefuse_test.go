@@ -139,3 +139,30 @@ func TestCongestionPending(t *testing.T) {
 		}
 	}
 }
+
+// TestCongestionClocks: a switch whose logs have other times than its clock is not read over and over
+// again.
+func TestCongestionClocks(t *testing.T) {
+	cfg := ccConfig(congestion.Act)
+	cfg.Interval, cfg.Logs = time.Hour, time.Second
+	b := newCCBed(t, gen(t, "xgft", "2", "4,4", "1,4"), sim.Config{Seed: 1}, cfg)
+	for i := range b.f.Nodes {
+		if b.f.Nodes[i].IsSwitch() {
+			if err := b.c.Sim.SetCCA(b.f.Nodes[i].Name(), &sim.CCA{Answer: func(m *ib.MAD) {
+				if m.AttrID() == cc.AttrTimeStamp {
+					(&cc.TimeStamp{Time: 1 << 30}).Put(cc.Data(m))
+				}
+			}}); err != nil {
+				t.Fatal(err)
+			}
+			break
+		}
+	}
+	b.start()
+	b.settled(time.Minute)
+	n := b.gets
+	b.c.Run(time.Minute)
+	if n = b.gets - n; n > 60*8+6*20 { // the logs of 8 switches, and a visit each 10 s
+		t.Errorf("%d requests a minute", n)
+	}
+}

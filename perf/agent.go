@@ -72,12 +72,12 @@ func (c *Core) where(a *agent) (to mad.Addr, ok bool) {
 	if a.redirected {
 		return a.to, true
 	}
-	return c.address(a.main, 0)
+	return c.address(a.main)
 }
 
-// address finds the way to the agent of a port of the snapshot, with key if it is not 0.
-func (c *Core) address(i int32, key ib.PKey) (mad.Addr, bool) {
-	a, ok := c.snap.Agent(c.self, i, key)
+// address finds the way to the agent of a port of the snapshot.
+func (c *Core) address(i int32) (mad.Addr, bool) {
+	a, ok := c.snap.Agent(c.self, i, 0)
 	return mad.Addr{LID: a.LID, QP: 1, SL: a.SL, PKeyIndex: a.PKeyIndex}, ok
 }
 
@@ -87,7 +87,7 @@ func (c *Core) classInfo(a *agent, data []byte) {
 	if ci.Decode(data) != nil {
 		return
 	}
-	if (ci.RedirectLID != 0 || ci.RedirectGID != ib.GID{}) && !a.redirected {
+	if subnet.Redirects(&ci) && !a.redirected {
 		c.redirect(a, &ci)
 		return
 	}
@@ -110,29 +110,12 @@ func (c *Core) redirect(a *agent, ci *pm.ClassPortInfo) {
 		c.setAside(a, fmt.Sprintf("redirects more than %d times", maxRedirects))
 		return
 	}
-	to := int32(-1)
-	switch {
-	case ci.RedirectLID.IsUnicast():
-		to = c.snap.PortByLID(ci.RedirectLID)
-	case ci.RedirectLID == 0:
-		to = c.snap.PortByGID(ci.RedirectGID)
-	}
-	if to < 0 {
-		c.setAside(a, fmt.Sprintf("redirects to LID %v, GID %v, which the subnet does not have", ci.RedirectLID, ci.RedirectGID))
+	to, err := c.snap.Redirected(c.self, ci)
+	if err != nil {
+		c.setAside(a, err.Error())
 		return
 	}
-	addr, ok := c.address(to, ci.RedirectPKey)
-	if !ok {
-		c.setAside(a, fmt.Sprintf("redirects to LID %v with P_Key %v, to which this manager has no path or P_Key", ci.RedirectLID, ci.RedirectPKey))
-		return
-	}
-	if ci.RedirectLID != 0 {
-		addr.LID = ci.RedirectLID
-	}
-	addr.QP, addr.QKey, addr.SL = max(ci.RedirectQP, 1), ci.RedirectQKey, ci.RedirectSL
-	if addr.QKey == ib.QKeyGSI {
-		addr.QKey = 0
-	}
+	addr := mad.Addr{LID: to.LID, QP: to.QP, QKey: to.QKey, SL: to.SL, PKeyIndex: to.PKeyIndex}
 	c.tell(KindRedirect, false, "the agent of %s redirects to LID %v, QP %d", c.name(a.main), addr.LID, addr.QP)
 	a.redirected, a.to, a.addr = true, addr, addr
 }

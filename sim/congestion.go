@@ -48,6 +48,8 @@ func (s *Subnet) cca(f *flight, d *device) {
 		s.reply(f, d, ib.StatusBadVersion)
 		return
 	}
+	at := d
+	d = s.ccaFor(f, d)
 	ep := f.port
 	if d.isSwitch() {
 		ep = d.first
@@ -61,12 +63,16 @@ func (s *Subnet) cca(f *flight, d *device) {
 		return
 	}
 	if model.Refuse != 0 {
-		s.reply(f, d, model.Refuse)
+		s.reply(f, at, model.Refuse)
+		return
+	}
+	if st, ok := s.ccaRedirects(f, d); ok {
+		s.reply(f, at, st)
 		return
 	}
 	get := m.Method() == ib.MethodGet
 	if !get && model.RefuseSets != 0 && (model.RefuseSetsOf == 0 || model.RefuseSetsOf == m.AttrID()) {
-		s.reply(f, d, model.RefuseSets)
+		s.reply(f, at, model.RefuseSets)
 		return
 	}
 	c := s.congestionOf(ep)
@@ -106,7 +112,7 @@ func (s *Subnet) cca(f *flight, d *device) {
 	if model.Answer != nil {
 		model.Answer(m)
 	}
-	s.reply(f, d, st)
+	s.reply(f, at, st)
 }
 
 // checkCCKey applies the rules of the CC_Key, those of an M_Key, to f: a stored key of

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"fmt"
+	"maps"
 
 	"heddle/ib"
 	"heddle/ib/pm"
@@ -38,17 +39,14 @@ func (s *Subnet) SetPMA(node string, p *PMA) error {
 		return err
 	}
 	d := &s.devs[i]
-	for qp, k := range s.proxies {
-		if k == int32(i) {
-			delete(s.proxies, qp)
-		}
-	}
+	var c PMA
 	if d.pma = nil; p != nil {
-		c := *p
-		if err := s.redirects(d, int32(i), &c); err != nil {
-			return err
-		}
+		c = *p
 		d.pma = &c
+	}
+	if d.pmaPort, err = s.redirects(&s.proxies, int32(i), c.RedirectTo, c.RedirectQP); err != nil {
+		d.pma = nil
+		return err
 	}
 	for k := d.first; k <= d.first+int32(d.nports); k++ {
 		s.ports[k].cnt.wraps = d.zero().wraps
@@ -56,27 +54,28 @@ func (s *Subnet) SetPMA(node string, p *PMA) error {
 	return nil
 }
 
-// redirects prepares node i for requests to the node that p redirects to.
-func (s *Subnet) redirects(d *device, i int32, p *PMA) error {
-	if p.RedirectTo == "" {
-		return nil
+// redirects has a QP of node to answer for node i in a class, which has these proxies; "": its own
+// agent answers. It returns the port of that node.
+func (s *Subnet) redirects(proxies *map[uint32]int32, i int32, to string, qp uint32) (port int32, err error) {
+	maps.DeleteFunc(*proxies, func(_ uint32, k int32) bool { return k == i })
+	if to == "" {
+		return 0, nil
 	}
-	to, err := s.Node(p.RedirectTo)
+	n, err := s.Node(to)
 	if err != nil {
-		return err
+		return 0, err
 	}
-	if !d.isSwitch() || p.RedirectQP < 2 {
-		return fmt.Errorf("sim: %s cannot redirect to QP %d: only switches do, to a QP from 2 on", d.desc, p.RedirectQP)
+	if d := &s.devs[i]; !d.isSwitch() || qp < 2 {
+		return 0, fmt.Errorf("sim: %s cannot redirect to QP %d: only switches do, to a QP from 2 on", d.desc, qp)
 	}
-	if s.proxies == nil {
-		s.proxies = map[uint32]int32{}
+	if *proxies == nil {
+		*proxies = map[uint32]int32{}
 	}
-	s.proxies[p.RedirectQP] = i
-	d.pmaPort = s.devs[to].first
-	if !s.devs[to].isSwitch() {
-		d.pmaPort++
+	(*proxies)[qp] = i
+	if port = s.devs[n].first; !s.devs[n].isSwitch() {
+		port++
 	}
-	return nil
+	return port, nil
 }
 
 // proxied is the node for which a request to a QP of d is meant: d, or one that redirects there.

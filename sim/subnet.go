@@ -20,8 +20,9 @@ type Subnet struct {
 	ports []port         // of all devices, port 0 included: device.first + number
 	infos []smp.PortInfo // parallel to ports; the fields that port duplicates are stale here
 	byKey map[string]int32
-	// proxies are nodes whose agents are reached by a QP of another node, by QP.
-	proxies map[uint32]int32
+	// proxies are nodes whose performance agents are reached by a QP of another node, by QP, and
+	// ccProxies the same for congestion control.
+	proxies, ccProxies map[uint32]int32
 
 	eps     []*Endpoint // by tag-1; nil: slot free
 	freeEps []int32
@@ -76,6 +77,7 @@ type device struct {
 	pma     *PMA  // nil: as Config says
 	cca     *CCA  // nil: answers all, and keeps what is written
 	pmaPort int32 // index of the port to which pma redirects
+	ccaPort int32 // the same of cca
 	rng     stream
 	guid    ib.GUID
 	sysimg  ib.GUID

@@ -1,6 +1,10 @@
 package subnet
 
-import "heddle/ib"
+import (
+	"fmt"
+
+	"heddle/ib"
+)
 
 // AgentAddr is how a manager sends to the agents behind QP 1 of a port.
 type AgentAddr struct {
@@ -37,4 +41,43 @@ func (s *Snapshot) Agent(from, to int32, key ib.PKey) (a AgentAddr, ok bool) {
 		}
 	}
 	return AgentAddr{}, false
+}
+
+// Redirect is where an agent has its requests sent (IBA §13.5.2).
+type Redirect struct {
+	AgentAddr
+	QP   uint32
+	QKey ib.QKey // 0: that of QP 1
+}
+
+// Redirects reports whether a ClassPortInfo names another agent.
+func Redirects(ci *ib.ClassPortInfo) bool { return ci.RedirectLID != 0 || ci.RedirectGID != ib.GID{} }
+
+// Redirected finds the way from the port with index from to the agent that ci names. It must be at a
+// port of the subnet, and the sender must have its P_Key. The error says what ci names, as in
+// "redirects to LID 9 ...".
+func (s *Snapshot) Redirected(from int32, ci *ib.ClassPortInfo) (r Redirect, err error) {
+	to := int32(-1)
+	switch {
+	case ci.RedirectLID.IsUnicast():
+		to = s.PortByLID(ci.RedirectLID)
+	case ci.RedirectLID == 0:
+		to = s.PortByGID(ci.RedirectGID)
+	}
+	if to < 0 {
+		return r, fmt.Errorf("redirects to LID %v, GID %v, which the subnet does not have", ci.RedirectLID, ci.RedirectGID)
+	}
+	a, ok := s.Agent(from, to, ci.RedirectPKey)
+	if !ok {
+		return r, fmt.Errorf("redirects to LID %v with P_Key %v, to which this manager has no path or P_Key", ci.RedirectLID, ci.RedirectPKey)
+	}
+	if ci.RedirectLID != 0 {
+		a.LID = ci.RedirectLID
+	}
+	a.SL = ci.RedirectSL
+	r = Redirect{a, max(ci.RedirectQP, 1), ci.RedirectQKey}
+	if r.QKey == ib.QKeyGSI {
+		r.QKey = 0
+	}
+	return r, nil
 }

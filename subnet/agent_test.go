@@ -1,6 +1,7 @@
 package subnet
 
 import (
+	"strings"
 	"testing"
 
 	"heddle/ib"
@@ -50,5 +51,37 @@ func TestAgent(t *testing.T) {
 		if got, ok := s.Agent(from, to, c.key); got != c.want || ok != c.ok {
 			t.Errorf("%s: %+v, %v; want %+v, %v", c.name, got, ok, c.want, c.ok)
 		}
+	}
+}
+
+// TestRedirected: a redirection leads to a port of the subnet with a P_Key of the sender, by LID or
+// GID, with the level, QP and Q_Key that it names.
+func TestRedirected(t *testing.T) {
+	s := bed(t)
+	from := s.PortByPortGUID(11)
+	to := s.Ports[s.PortByPortGUID(41)]
+	for _, c := range []struct {
+		name string
+		ci   ib.ClassPortInfo
+		want Redirect
+		err  string
+	}{
+		{"by LID", ib.ClassPortInfo{RedirectLID: to.LID, RedirectQP: 9, RedirectSL: 3, RedirectQKey: 77}, Redirect{AgentAddr{LID: to.LID, SL: 3}, 9, 77}, ""},
+		{"with the usual Q_Key, and no QP", ib.ClassPortInfo{RedirectLID: to.LID, RedirectQKey: ib.QKeyGSI}, Redirect{AgentAddr{LID: to.LID}, 1, 0}, ""},
+		{"by GID", ib.ClassPortInfo{RedirectGID: ib.MakeGID(s.Prefix, 41), RedirectQP: 9}, Redirect{AgentAddr{LID: to.LID}, 9, 0}, ""},
+		{"to nobody", ib.ClassPortInfo{RedirectLID: 0x1234}, Redirect{}, "which the subnet does not have"},
+		{"to a group", ib.ClassPortInfo{RedirectLID: 0xC001}, Redirect{}, "which the subnet does not have"},
+		{"with a P_Key that the sender does not have", ib.ClassPortInfo{RedirectLID: to.LID, RedirectPKey: 0x8123}, Redirect{}, "no path or P_Key"},
+	} {
+		got, err := s.Redirected(from, &c.ci)
+		if got != c.want || (err == nil) != (c.err == "") || err != nil && !strings.Contains(err.Error(), c.err) {
+			t.Errorf("%s: %+v, %v; want %+v, %q", c.name, got, err, c.want, c.err)
+		}
+		if !Redirects(&c.ci) {
+			t.Errorf("%s: it does not redirect", c.name)
+		}
+	}
+	if Redirects(&ib.ClassPortInfo{RedirectQP: 5}) {
+		t.Error("neither LID nor GID, and it redirects")
 	}
 }

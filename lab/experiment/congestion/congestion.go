@@ -17,14 +17,28 @@ import (
 
 // Run is the experiment. Sizes are trees of 72, 648 (default) and 2,916 hosts.
 func Run(o bed.Options) (*report.Report, error) {
-	return run(o, plan{span: 40 * time.Millisecond, sweep: true, schemes: schemes(), mixes: mixes()})
+	all := page{schemes(), mixes()}
+	return run(o, plan{span: 40 * time.Millisecond, sweep: true, page: func(hosts int) page {
+		if hosts > maxAll {
+			return page{fewer(), fewMixes()}
+		}
+		return all
+	}})
 }
+
+// maxAll is how many hosts a tree has at most whose page has all lines.
+const maxAll = 648
 
 // plan is how much is run.
 type plan struct {
-	span    time.Duration // of runs on the test bed
-	sweep   bool
-	schemes []scheme
+	span  time.Duration // of runs on the test bed
+	sweep bool
+	page  func(hosts int) page
+}
+
+// page are the lines of a tree.
+type page struct {
+	schemes []scheme // of the crowd, each with all kinds of inputs
 	mixes   []mixCase
 }
 
@@ -116,6 +130,17 @@ func mixes() (list []mixCase) {
 	return list
 }
 
+// fewMixes are those without congestion control, for which packets of thousands of hosts would
+// have to be simulated for a hundred milliseconds.
+func fewMixes() (list []mixCase) {
+	for _, s := range fewer() {
+		if !s.cc {
+			list = append(list, mixCase{s, 1, dataplane.FIFO, dataplane.LaneQueue})
+		}
+	}
+	return append(list, mixCase{scheme{7, true, false}, 1, dataplane.FIFO, dataplane.LaneQueue})
+}
+
 func run(o bed.Options, p plan) (*report.Report, error) {
 	r := &results{seed: o.Seed, plan: p}
 	sizes := o.Sizes
@@ -193,12 +218,13 @@ func (r *results) sweepAll(o *bed.Options) error {
 
 // run measures the page of a tree.
 func (r *treeResult) run(o *bed.Options, p *plan) error {
+	lines := p.page(r.tree.Hosts)
 	for _, in := range inputs() {
-		for _, s := range p.schemes {
+		for _, s := range lines.schemes {
 			r.crowd = append(r.crowd, crowdLine{scheme: s, input: in})
 		}
 	}
-	for _, c := range p.mixes {
+	for _, c := range lines.mixes {
 		r.mix = append(r.mix, mixLine{mixCase: c})
 	}
 	n := len(r.crowd)

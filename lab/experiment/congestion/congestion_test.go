@@ -14,14 +14,13 @@ import (
 
 // TestRun is the experiment at its smallest.
 func TestRun(t *testing.T) {
-	p := plan{
-		span: 20 * time.Millisecond, schemes: []scheme{{1, false, false}, {1, true, false}, {1, false, true}, {1, true, true}},
-	}
+	lines := page{schemes: []scheme{{1, false, false}, {1, true, false}, {1, false, true}, {1, true, true}}}
 	for _, m := range mixes() {
 		if s := m.scheme; m.queue == dataplane.DestQueue && s.lanes() == 1 || m.queue == dataplane.LaneQueue && !s.cc && s.lanes() == 4 {
-			p.mixes = append(p.mixes, m)
+			lines.mixes = append(lines.mixes, m)
 		}
 	}
+	p := plan{span: 20 * time.Millisecond, page: func(int) page { return lines }}
 	r, err := run(bed.Options{Seed: 1, Sizes: []int{72}}, p)
 	if err != nil {
 		t.Fatal(err)

@@ -35,9 +35,16 @@ type crowdResult struct {
 }
 
 // warm is the time until a run is steady, window that over which it is measured, in
-// packet times: a sender of n gets one notification in n of them.
-func (c *crowdRun) warm() int   { return 420 * c.tree.Hosts }
-func (c *crowdRun) window() int { return 80 * c.tree.Hosts }
+// packet times. A sender of n gets one notification in n of them; without congestion control
+// it is steady when all buffers are full.
+func (c *crowdRun) warm() int {
+	if c.scheme.cc || c.set != nil {
+		return 420 * c.tree.Hosts
+	}
+	return 100 * c.tree.Hosts
+}
+
+func (c *crowdRun) window() int { return 60 * c.tree.Hosts }
 
 // crowdStep is a step of the way there, for crowdResult.settled.
 func (c *crowdRun) step() int { return 4 * c.tree.Hosts }

@@ -37,12 +37,12 @@ const partners = 64
 // notification in n of them.
 func (m *mixRun) warm() int {
 	if m.scheme.cc {
-		return max(4000, 60*m.tree.Hosts/m.spots)
+		return max(4000, 40*m.tree.Hosts/m.spots)
 	}
 	return 4000
 }
 
-const mixWindow = 4000
+const mixWindow = 3000
 
 func (m *mixRun) run(seed uint64) (*mixResult, error) {
 	b, err := m.scheme.up(&m.tree, m.spots, seed, m.input, m.queue == dataplane.LaneQueue)

@@ -69,11 +69,25 @@ func schemes() []scheme {
 	}
 }
 
+// fewer are those of the page of a tree of thousands of hosts, where a run with congestion control
+// takes minutes.
+func fewer() []scheme {
+	return []scheme{
+		{1, false, false},
+		{8, false, false},
+		{1, true, false},
+		{1, false, true},
+		{8, false, true},
+		{1, true, true},
+	}
+}
+
 // up brings a tree up with a scheme for so many hot spots. bySL has congestion control slow
 // service levels, not queue pairs.
 func (s scheme) up(t *bed.Tree, spots int, seed uint64, in dataplane.Queueing, bySL bool) (*bed.Data, error) {
 	dc := bed.TreeConfig(seed, s.lanes())
 	dc.Input = in
+	dc.DetectEvery = -1 // trees have no cycles, and to look for one takes most of the time
 	b, err := t.Up(seed, s.engine(), dc)
 	if err != nil {
 		return nil, err

@@ -128,9 +128,10 @@ func held(b *bed.Data) bool {
 // apply returns when all nodes hold the settings.
 func (s *settings) apply(b *bed.Data) error {
 	s.begin(b)
-	if err := b.Cluster.RunUntil(10*time.Second, func() bool { return held(b) }); err != nil {
-		return fmt.Errorf("congestion control settings: %+v: %w", b.Manager.CongestionStatus(), err)
+	for range 10_000 {
+		if b.Run(time.Millisecond); held(b) {
+			return nil
+		}
 	}
-	b.Cluster.Sim.Data()
-	return nil
+	return fmt.Errorf("congestion control settings: %+v", b.Manager.CongestionStatus())
 }
