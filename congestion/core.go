@@ -296,14 +296,6 @@ func (c *Core) completed(done mad.Completion) {
 	c.ask(a)
 }
 
-// plural is a number of things.
-func plural(n int, thing string) string {
-	if n == 1 {
-		return "1 " + thing
-	}
-	return fmt.Sprintf("%d %ss", n, thing)
-}
-
 // longestPause is how long an agent is left alone at most that does not answer, in Config.Interval.
 const longestPause = 12
 

@@ -3,6 +3,7 @@ package congestion
 import (
 	"heddle/ib"
 	"heddle/ib/cc"
+	"heddle/internal/plural"
 	"heddle/mad"
 	"heddle/subnet"
 )
@@ -78,14 +79,14 @@ func (c *Core) tellDone(s *Status) {
 	c.complete = true
 	rest := ""
 	if n := s.Without + s.Silent; n > 0 {
-		rest = ", the other " + plural(n, "agent") + " without congestion control"
+		rest = ", the other " + plural.Of(n, "agent") + " without congestion control"
 	}
 	switch {
 	case s.Differs == 0 && c.mode == Withdraw:
-		c.tell(KindDone, false, "congestion control is off at %s%s", plural(s.Managed, "agent"), rest)
+		c.tell(KindDone, false, "congestion control is off at %s%s", plural.Of(s.Managed, "agent"), rest)
 	case s.Differs == 0:
-		c.tell(KindDone, false, "%s hold the settings that are wanted%s", plural(s.Managed, "agent"), rest)
+		c.tell(KindDone, false, "%s %s the settings that are wanted%s", plural.Of(s.Managed, "agent"), plural.Verb(s.Managed, "holds", "hold"), rest)
 	default:
-		c.tell(KindDone, false, "%d of %s hold other settings than wanted%s; nothing is written: see 'heddle ctl congestion show'", s.Differs, plural(s.Managed, "agent"), rest)
+		c.tell(KindDone, false, "%d of %s %s other settings than wanted%s; nothing is written: see 'heddle ctl congestion show'", s.Differs, plural.Of(s.Managed, "agent"), plural.Verb(s.Differs, "holds", "hold"), rest)
 	}
 }

@@ -1,6 +1,10 @@
 package perf
 
-import "slices"
+import (
+	"slices"
+
+	"heddle/internal/plural"
+)
 
 // own is the row of port i, made or copied if it is not of this round.
 func (c *Core) own(i int32) *row {
@@ -131,7 +135,7 @@ func (c *Core) ends(i int32, got *values) {
 func (c *Core) tellRound() {
 	slices.Sort(c.cleared)
 	if n := len(c.cleared); n > 0 {
-		c.tell(KindCleared, false, "counters of %d ports went back: they were cleared by another tool, or the nodes began anew; the totals go on (the first is %s)", n, c.name(c.cleared[0]))
+		c.tell(KindCleared, false, "counters of %s went back: they were cleared by another tool, or the nodes began anew; the totals go on (the first is %s)", plural.Of(n, "port"), c.name(c.cleared[0]))
 	}
 	stuck, first := 0, int32(-1)
 	for i, f := range c.now.flags {
@@ -142,6 +146,6 @@ func (c *Core) tellRound() {
 		}
 	}
 	if stuck > 0 {
-		c.tell(KindStuck, true, "counters of %d ports have reached their end and count no more (the first is %s); Heddle never clears counters: perfquery -R does", stuck, c.name(first))
+		c.tell(KindStuck, true, "counters of %s have reached their end and count no more (the first is %s); Heddle never clears counters: perfquery -R does", plural.Of(stuck, "port"), c.name(first))
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"heddle/internal/plural"
 	"heddle/mad"
 )
 
@@ -129,7 +130,7 @@ func (c *Core) countPorts() {
 	if long := c.period > c.cfg.Period; long != c.longTold {
 		c.longTold = long
 		if long {
-			c.tell(KindPeriod, true, "%d ports need %d requests a period, and at %d a second a period is %v, not %v: raise --perf-rate or --perf", c.slots, requests, c.cfg.Rate, c.period.Round(time.Millisecond), c.cfg.Period)
+			c.tell(KindPeriod, true, "%s %s %d requests a period, and at %d a second a period is %v, not %v: raise --perf-rate or --perf", plural.Of(c.slots, "port"), plural.Verb(c.slots, "needs", "need"), requests, c.cfg.Rate, c.period.Round(time.Millisecond), c.cfg.Period)
 		}
 	}
 	c.space(requests + fresh)

@@ -93,6 +93,7 @@ func TestRefused(t *testing.T) {
 		{"virt-default-hop-limit", "1", `--virt-default-hop-limit "1": want a whole number from 2 to 255 (leave it out for 2)`},
 		{"sweep-interval", "-1s", `--sweep-interval "-1s": want a time with its unit, such as 10s or 200ms, or 0 for none; it must be 0 or more, and at most 8760h (leave it out for 10s)`},
 		{"smp-timeout", "0", `--smp-timeout "0": want a time with its unit, such as 10s or 200ms; it must be above 0, and at most 8760h (leave it out for 200ms)`},
+		{"perf", "1ns", `--perf "1ns": want a time with its unit, such as 10s or 200ms, or 0 for not at all; it must be 0, or 10ms or more, and at most 8760h (leave it out for 0)`},
 		{"max-mtu", "1500", `--max-mtu "1500": want 256, 512, 1024, 2048 or 4096 (leave it out for 4096)`},
 		{"link-width", "4x,3x", `--link-width "4x,3x": want 1x, 2x, 4x, 8x, 12x separated by commas, all, keep or a mask up to 0xff; "3x" is not one of these values (leave it out for keep)`},
 		{"m-key", "x", `--m-key: want a 64-bit number`},

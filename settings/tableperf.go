@@ -10,7 +10,7 @@ var counterTable = []Setting{
 	{
 		Name: "perf", Group: Counters, Arg: "PERIOD", Since: v020, OpenSM: "perfmgr_sweep_time_s", Commands: []string{"sm", "up", "plan"},
 		Meaning: "read the counters of every port once in this time; they are never cleared",
-		value:   span{at: func(c *Config) *time.Duration { return &c.Perf.Period }, zero: "not at all"},
+		value:   span{at: func(c *Config) *time.Duration { return &c.Perf.Period }, zero: "not at all", least: 10 * time.Millisecond},
 	},
 	{
 		Name: "perf-hosts", Group: Counters, Since: v020, Commands: []string{"sm", "up"},

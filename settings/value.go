@@ -64,8 +64,9 @@ const longest = 365 * 24 * time.Hour
 
 // span is a time. It must be above 0 unless zero says what 0 means.
 type span struct {
-	at   func(*Config) *time.Duration
-	zero string
+	at    func(*Config) *time.Duration
+	zero  string
+	least time.Duration // that is not 0
 }
 
 func (d span) kind() string { return "time" }
@@ -75,15 +76,20 @@ func (d span) set(c *Config, text string) error {
 	switch {
 	case err != nil:
 		return errRange
-	case v < 0 || v == 0 && d.zero == "" || v > longest:
-		return fmt.Errorf("it must be %s, and at most %v", d.least(), Time(longest))
+	case v < 0 || v == 0 && d.zero == "" || v > 0 && v < d.least || v > longest:
+		return fmt.Errorf("it must be %s, and at most %v", d.from(), Time(longest))
 	}
 	*d.at(c) = v
 	return nil
 }
 
-func (d span) least() string {
-	if d.zero == "" {
+func (d span) from() string {
+	switch {
+	case d.least > 0 && d.zero != "":
+		return fmt.Sprintf("0, or %v or more", Time(d.least))
+	case d.least > 0:
+		return fmt.Sprintf("%v or more", Time(d.least))
+	case d.zero == "":
 		return "above 0"
 	}
 	return "0 or more"

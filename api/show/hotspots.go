@@ -7,6 +7,7 @@ import (
 
 	"heddle/api"
 	"heddle/ib"
+	"heddle/internal/plural"
 	"heddle/perf/dftree"
 	"heddle/perf/hotspot"
 	"heddle/subnet"
@@ -130,9 +131,9 @@ func HotSpotText(h *hotspot.HotSpot, p *dftree.Plan) string {
 		case x.Refused != "":
 			s += "; its paths do not move: " + x.Refused
 		case p.Mode == dftree.Act:
-			s += fmt.Sprintf("; %d paths move to service level %d", x.Paths, p.SL)
+			s += fmt.Sprintf("; %s %s to service level %d", plural.Of(x.Paths, "path"), plural.Verb(x.Paths, "moves", "move"), p.SL)
 		default:
-			s += fmt.Sprintf("; with --dftree act %d paths would move to service level %d", x.Paths, p.SL)
+			s += fmt.Sprintf("; with --dftree act %s would move to service level %d", plural.Of(x.Paths, "path"), p.SL)
 		}
 	}
 	return s

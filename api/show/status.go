@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"heddle/api"
+	"heddle/internal/plural"
 	"heddle/internal/version"
 	"heddle/sa"
 	"heddle/sm"
@@ -118,7 +119,7 @@ func Ready(x *State) (bool, string) {
 	case st.Up && st.OwnSilent:
 		return true, "subnet up as last read: the agent of the manager's own port does not answer"
 	case st.Up && st.Unseen > 0:
-		return true, fmt.Sprintf("subnet up, %d nodes do not answer", st.Unseen)
+		return true, fmt.Sprintf("subnet up, %s %s not answer", plural.Of(st.Unseen, "node"), plural.Verb(st.Unseen, "does", "do"))
 	case st.Up:
 		return true, "subnet up"
 	case st.State == subnet.Standby:

@@ -293,7 +293,15 @@ func settingNames(c *cobra.Command) []string {
 // flagError names the nearest flag to an unknown one.
 func flagError(cmd *cobra.Command, err error) error {
 	var unknown *pflag.NotExistError
+	if asError(err, &unknown) && cmd.HasSubCommands() && cmd.Args != nil {
+		if err := cmd.Args(cmd, cmd.Flags().Args()); err != nil { // arguments before the flag: no subcommand
+			return err
+		}
+	}
 	if asError(err, &unknown) && len(unknown.GetSpecifiedName()) > 1 {
+		if sub := subcommandWith(cmd, unknown.GetSpecifiedName()); sub != "" {
+			return usagef("--%s is a flag of subcommands, such as %q, and comes after their name", unknown.GetSpecifiedName(), sub)
+		}
 		var names []string
 		cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, "--"+f.Name) })
 		return usagef("unknown flag --%s%s", unknown.GetSpecifiedName(), didYouMean("--"+unknown.GetSpecifiedName(), names))
@@ -307,6 +315,19 @@ func flagError(cmd *cobra.Command, err error) error {
 		return usagef("--%s %w", value.GetFlag().Name, valueError(value.GetFlag(), value.GetValue(), value.Unwrap()))
 	}
 	return &usageError{err}
+}
+
+// subcommandWith is a subcommand of cmd that has the flag; "" if none has.
+func subcommandWith(cmd *cobra.Command, flag string) string {
+	for _, c := range cmd.Commands() {
+		if c.Flags().Lookup(flag) != nil {
+			return c.CommandPath()
+		}
+		if s := subcommandWith(c, flag); s != "" {
+			return s
+		}
+	}
+	return ""
 }
 
 // valueError describes the valid values of a flag that refused one.

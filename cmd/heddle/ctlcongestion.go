@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"heddle/api"
+	"heddle/internal/plural"
 )
 
 // ctlCongestion are the commands about congestion control.
@@ -111,12 +112,13 @@ func printCongestion(w io.Writer, body []byte, all bool) error {
 		_, err := fmt.Fprintln(w, ": nothing has been read: is this manager the master, and the subnet up?")
 		return err
 	}
-	fmt.Fprintf(w, ": %d of %d agents have congestion control (%d refuse it, %d are silent, %d locked, %d not read yet)\n",
-		c.Managed, c.Agents, c.Without, c.Silent, c.Locked, c.Pending)
-	fmt.Fprintf(w, "%d hold other settings than wanted; %d requests, %d Sets, %d repairs, %d restarts\n", c.Differs, c.Requests, c.Sets, c.Repairs, c.Restarts)
-	fmt.Fprintf(w, "events in logs: %d marked packets, %d slowed senders\n", c.Marks, c.Slowed)
+	fmt.Fprintf(w, ": %d of %s %s congestion control (without it %d, silent %d, locked %d, not read yet %d)\n",
+		c.Managed, plural.Of(c.Agents, "agent"), plural.Verb(c.Agents, "has", "have"), c.Without, c.Silent, c.Locked, c.Pending)
+	fmt.Fprintf(w, "%d %s other settings than wanted; %s, %s, %s, %s\n", c.Differs, plural.Verb(c.Differs, "holds", "hold"), plural.Of(c.Requests, "request"),
+		plural.Of(c.Sets, "Set"), plural.Of(c.Repairs, "repair"), plural.Of(c.Restarts, "restart"))
+	fmt.Fprintf(w, "events in logs: %s, %s\n", plural.Of(c.Marks, "marked packet"), plural.Of(c.Slowed, "slowed sender"))
 	if c.Wanted != nil {
-		fmt.Fprintf(w, "wanted, for %d senders to one host:\n", c.Senders)
+		fmt.Fprintf(w, "wanted, for %s to one host:\n", plural.Of(c.Senders, "sender"))
 		printSwitchCongestion(w, "  switches", c.Wanted.Switch)
 		printCACongestion(w, "  adapters", c.Wanted.CA)
 	}
@@ -181,8 +183,8 @@ func printCongestionNode(w io.Writer, body []byte) error {
 	}
 	for i := range c.Nodes {
 		n := &c.Nodes[i]
-		fmt.Fprintf(w, "%s %s port %d, LID %d: %s, CC_Key %s (%d violations), room for %d blocks of the table\n",
-			n.GUID, plain(n.Description), n.Port, n.LID, n.State, n.Key, n.Violations, n.Blocks)
+		fmt.Fprintf(w, "%s %s port %d, LID %d: %s, CC_Key %s (%s), room for %s of the table\n",
+			n.GUID, plain(n.Description), n.Port, n.LID, n.State, n.Key, plural.Of(n.Violations, "violation"), plural.Of(n.Blocks, "block"))
 		if len(n.Differs) > 0 {
 			fmt.Fprintf(w, "differs in %s\n", strings.Join(n.Differs, ", "))
 		}

@@ -37,7 +37,7 @@ func TestPrintCongestion(t *testing.T) {
 		{"off", api.Congestion{Mode: "off"}, false, false, []string{"mode off: nothing is read or written"}},
 		{"a standby", api.Congestion{Mode: "act"}, false, false, []string{"is this manager the master"}},
 		{"state", state, false, false, []string{
-			"mode observe: 2 of 3 agents have congestion control (0 refuse it, 1 are silent", "7 marked packets",
+			"mode observe: 2 of 3 agents have congestion control (without it 0, silent 1", "7 marked packets",
 			"0x2 leaf  0     9    managed  none  7, marks at ports [3]  SwitchCongestionSetting", "leaf  host-3 (LID 3)  LID 5  0   2       03:04:05",
 		}},
 		{"many", many, false, false, []string{"and 3 more: see --all\n"}},

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"heddle/api"
+	"heddle/internal/plural"
 )
 
 // ctlFindings shows what is wrong with the subnet.
@@ -45,7 +46,7 @@ func printFindings(w io.Writer, body []byte, all bool) error {
 		printFinding(w, &list[i])
 	}
 	if f.Missed > 0 {
-		fmt.Fprintf(w, "%d more found no room\n", f.Missed)
+		fmt.Fprintf(w, "%s not kept: there are too many\n", plural.Of(f.Missed, "more finding"))
 	}
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"heddle/api"
+	"heddle/internal/plural"
 )
 
 // ctlHotSpots shows which hosts are sent more than they take.
@@ -52,10 +53,10 @@ func printHotSpots(w io.Writer, body []byte, all bool) error {
 		printHotSpot(w, &list[i], h.Mode)
 	}
 	if h.Missed > 0 {
-		fmt.Fprintf(w, "the fabric as a whole is full: %d more hosts have the sign of a hot spot\n", h.Missed)
+		fmt.Fprintf(w, "the fabric as a whole is full: %s %s the sign of a hot spot\n", plural.Of(h.Missed, "more host"), plural.Verb(h.Missed, "has", "have"))
 	}
 	if h.Held > 0 {
-		fmt.Fprintf(w, "%d more hosts wait for ten rounds since they were hot spots twice\n", h.Held)
+		fmt.Fprintf(w, "%s %s for ten rounds after two hot spots\n", plural.Of(h.Held, "more host"), plural.Verb(h.Held, "waits", "wait"))
 	}
 	return nil
 }
@@ -91,8 +92,8 @@ func printHotSpot(w io.Writer, h *api.HotSpot, mode string) {
 	case h.Refused != "":
 		fmt.Fprintf(w, "    its paths do not move: %s\n", h.Refused)
 	case mode == "act":
-		fmt.Fprintf(w, "    %d paths are on the slow lane\n", h.Paths)
+		fmt.Fprintf(w, "    %s %s on the slow lane\n", plural.Of(h.Paths, "path"), plural.Verb(h.Paths, "is", "are"))
 	case mode == "observe":
-		fmt.Fprintf(w, "    with --dftree act %d paths would be on the slow lane\n", h.Paths)
+		fmt.Fprintf(w, "    with --dftree act %s would be on the slow lane\n", plural.Of(h.Paths, "path"))
 	}
 }

@@ -40,12 +40,12 @@ func TestPrintHotSpots(t *testing.T) {
 		{
 			api.HotSpots{Round: 1, Mode: "observe", SL: 7, Open: []api.HotSpot{open}},
 			false,
-			"dftree observe: service level 7 is that of the slow lane\n" + text + "    with --dftree act 1 paths would be on the slow lane\n",
+			"dftree observe: service level 7 is that of the slow lane\n" + text + "    with --dftree act 1 path would be on the slow lane\n",
 		},
 		{
 			api.HotSpots{Round: 1, Mode: "act", NoSL: "links have one lane", Open: []api.HotSpot{open}, Held: 1},
 			false,
-			"dftree act: there is no slow lane: links have one lane\n" + text + "    1 paths are on the slow lane\n1 more hosts wait for ten rounds since they were hot spots twice\n",
+			"dftree act: there is no slow lane: links have one lane\n" + text + "    1 path is on the slow lane\n1 more host waits for ten rounds after two hot spots\n",
 		},
 		{api.HotSpots{Round: 1, Mode: "off", Closed: []api.HotSpot{ended}}, true, `1 "host-5" is a hot spot since 2026-01-02T03:04:05Z (waiting)
     before it: "leaf" (0x1) port 3 waits for 18 % of the time, uses 82 %

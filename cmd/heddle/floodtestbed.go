@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -22,19 +23,24 @@ import (
 // implements experiment.Rig.
 type floodTestbed struct {
 	ctx context.Context
-	dir string // for sockets, netlists and OpenSM's files; created when needed
+	dir string // for sockets, netlists and OpenSM's files; created when needed, under mu
 	n   int
 
-	mu    sync.Mutex
-	procs []*process.Proc // all that were started; guarded by mu
+	mu     sync.Mutex
+	procs  []*process.Proc // all that were started
+	closed bool            // nothing is started or created any more
 }
 
 func newFloodTestbed(ctx context.Context) *floodTestbed { return &floodTestbed{ctx: ctx} }
 
-// close stops what an experiment that was interrupted left running.
+// errClosed ends an experiment that was interrupted and goes on in the background.
+var errClosed = errors.New("interrupted")
+
+// close stops what an experiment that was interrupted left running, and removes its files.
 func (r *floodTestbed) close() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.closed = true
 	for _, p := range r.procs {
 		select {
 		case <-p.Done(): // its number may be another program's by now
@@ -99,14 +105,8 @@ func (r *floodTestbed) Start(manager string) (_ experiment.Flooded, err error) {
 
 // serve starts the simulator with f.
 func (r *floodTestbed) serve(f *fabric.Fabric) (_ *flooded, err error) {
-	if r.dir == "" {
-		dir, err := os.MkdirTemp("", "heddle-flood-")
-		if err != nil {
-			return nil, err
-		}
-		r.mu.Lock()
-		r.dir = dir
-		r.mu.Unlock()
+	if err := r.makeDir(); err != nil {
+		return nil, err
 	}
 	self, err := os.Executable()
 	if err != nil {
@@ -128,6 +128,33 @@ func (r *floodTestbed) serve(f *fabric.Fabric) (_ *flooded, err error) {
 		return nil, err
 	}
 	return s, nil
+}
+
+// makeDir creates the directory of the testbed, once.
+func (r *floodTestbed) makeDir() (err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case r.closed:
+		return errClosed
+	case r.dir == "":
+		r.dir, err = os.MkdirTemp("", "heddle-flood-")
+	}
+	return err
+}
+
+// start starts a program in the directory.
+func (r *floodTestbed) start(env []string, name string, args ...string) (*process.Proc, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed {
+		return nil, errClosed
+	}
+	p, err := process.Start(process.Command(r.dir, env, name, args...))
+	if err == nil {
+		r.procs = append(r.procs, p)
+	}
+	return p, err
 }
 
 // opensm starts OpenSM on the first host and waits until the subnet is up.
@@ -153,14 +180,11 @@ type flooded struct {
 
 // run starts a program and waits until it prints that it is ready.
 func (s *flooded) run(ready string, env []string, name string, args ...string) error {
-	p, err := process.Start(process.Command(s.testbed.dir, env, name, args...))
+	p, err := s.testbed.start(env, name, args...)
 	if err != nil {
 		return err
 	}
 	s.procs = append(s.procs, p)
-	s.testbed.mu.Lock()
-	s.testbed.procs = append(s.testbed.procs, p)
-	s.testbed.mu.Unlock()
 	return p.WaitFor(ready, startLimit)
 }
 

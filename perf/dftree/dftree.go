@@ -18,6 +18,7 @@ import (
 
 	"heddle/fabric"
 	"heddle/ib"
+	"heddle/internal/plural"
 	"heddle/perf/hotspot"
 	"heddle/route"
 	"heddle/route/cdg"
@@ -149,7 +150,7 @@ func (c *Core) Step(s *subnet.Snapshot, r *hotspot.Report) *Plan {
 		switch {
 		case why != "":
 		case len(pairs)+len(x.Contributors) > most:
-			out.Refused = fmt.Sprintf("%d paths move, and with its %d they were more than %d", len(pairs), len(x.Contributors), most)
+			out.Refused = fmt.Sprintf("%s %s, and with its %d they were more than %d", plural.Of(len(pairs), "path"), plural.Verb(len(pairs), "moves", "move"), len(x.Contributors), most)
 		default:
 			with, list, why := c.moved(s, all, there, p.SL, x)
 			if out.Refused = why; why == "" {
@@ -182,7 +183,7 @@ func (c *Core) level(s *subnet.Snapshot) (sl ib.SL, why string) {
 	case t.Lanes != nil && !t.Lanes.Guards:
 		return 0, s.Engine + " has SL-to-VL tables of its own"
 	case lanes <= t.NumVLs:
-		return 0, fmt.Sprintf("%s uses all %d lanes", s.Engine, lanes)
+		return 0, fmt.Sprintf("%s uses all %s", s.Engine, plural.Of(lanes, "lane"))
 	}
 	used := usedLevels(s, lanes)
 	for lane := lanes - 1; lane >= max(t.NumVLs, 1); lane-- {

@@ -1,0 +1,25 @@
+// Package plural writes numbers of things.
+package plural
+
+import "fmt"
+
+// Integer is a type of whole numbers.
+type Integer interface {
+	~int | ~int32 | ~int64 | ~uint | ~uint8 | ~uint16 | ~uint32 | ~uint64
+}
+
+// Of is a number of things, as in "1 path" and "2 paths".
+func Of[T Integer](n T, thing string) string {
+	if n == 1 {
+		return "1 " + thing
+	}
+	return fmt.Sprintf("%d %ss", n, thing)
+}
+
+// Verb is one for a single thing and many for other numbers.
+func Verb[T Integer](n T, one, many string) string {
+	if n == 1 {
+		return one
+	}
+	return many
+}

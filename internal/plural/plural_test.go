@@ -1,0 +1,11 @@
+package plural
+
+import "testing"
+
+func TestOf(t *testing.T) {
+	for n, want := range map[uint8]string{0: "0 paths are", 1: "1 path is", 2: "2 paths are", 11: "11 paths are"} {
+		if got := Of(n, "path") + " " + Verb(n, "is", "are"); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
