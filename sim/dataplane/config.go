@@ -36,6 +36,12 @@ type Config struct {
 	// same lane.
 	Choice Choice
 
+	// MarkHysteresis is by how many blocks of 64 bytes what waits for a lane must fall below the
+	// threshold of congestion control until the lane marks no more. Where a lane buffers one to
+	// three packets, 0 marks the packets of slow senders: each is followed by one of the fast
+	// sender, which is followed by none (Gran et al. 2011: above one MTU).
+	MarkHysteresis int
+
 	// SourceQueue is the limit of the queues of Stream.Queue LaneQueue, HostQueue
 	// and DestQueue in packets.
 	SourceQueue int
@@ -109,6 +115,8 @@ func (c *Config) check() error {
 		return fmt.Errorf("dataplane: %d workers", c.Workers)
 	case c.Reads < 0:
 		return fmt.Errorf("dataplane: Reads is %d; it must not be negative", c.Reads)
+	case c.MarkHysteresis < 0:
+		return fmt.Errorf("dataplane: a hysteresis of %d blocks", c.MarkHysteresis)
 	case c.SourceQueue < 1:
 		return fmt.Errorf("dataplane: source queues of %d packets; at least 1 is required", c.SourceQueue)
 	}

@@ -10,7 +10,8 @@ import (
 
 // Congestion control (IBA annex A10). A lane of a switch port is congested while the
 // packets in the buffers of the switch that wait for it, and not behind one for another
-// output, take more than its threshold.
+// output, take more than its threshold, and until they take less than it by
+// Config.MarkHysteresis.
 // Packets that leave it then without having waited for credits are marked (FECN): the
 // port is a root of congestion. Where they had to wait it is a victim, and marks only
 // if its mask says so. The destination of a marked packet sends a notification (CNP,
@@ -73,6 +74,7 @@ type markedLane struct {
 	waiting int32 // blocks that wait for it
 	passed  uint16
 	starved bool // its next packet has waited for credits
+	full    bool // it is congested
 }
 
 // throttle is the index of a queue pair, or of a service level.
@@ -196,8 +198,20 @@ func (e *part) mark(oi, ol int32, o *outPort, p *packet) {
 	m, l := &e.cong.ports[oi], &e.cong.lanes[ol]
 	starved := l.starved
 	l.starved = false
-	if m.Threshold == 0 || p.flags&(flagCounted|flagNotify) != flagCounted || starved && !m.Victim || int(p.bytes) < m.MinBytes ||
-		16*l.waiting < int32(16-m.Threshold)*e.laneBuffer(oi, int(ol%e.stride), int(o.vls)) {
+	if m.Threshold == 0 {
+		l.full = false
+		return
+	}
+	if p.flags&flagCounted != 0 {
+		from := int32(16-m.Threshold) * e.laneBuffer(oi, int(ol%e.stride), int(o.vls)) // in 1/16 blocks
+		full := l.full || 16*l.waiting >= from
+		// Without a packet that waits it is never congested.
+		l.full = full && 16*(l.waiting-int32(p.blocks)) >= max(from-16*int32(e.cfg.MarkHysteresis), 1)
+		if !full {
+			return
+		}
+	}
+	if p.flags&(flagCounted|flagNotify) != flagCounted || starved && !m.Victim || int(p.bytes) < m.MinBytes {
 		return
 	}
 	if l.passed < m.Rate {
