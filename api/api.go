@@ -11,6 +11,7 @@ package api
 
 import (
 	"context"
+	"io"
 	"net/http"
 	"time"
 
@@ -50,6 +51,8 @@ type Backend interface {
 	// without discovery, and returns immediately. With rebalance the engines
 	// ignore the installed tables.
 	Reroute(ctx context.Context, rebalance bool) error
+	// Backup writes the stored state as a backup.
+	Backup(w io.Writer) error
 	// Ready reports whether the subnet is up (or this manager is a working
 	// standby), with the reason where it is not.
 	Ready() (bool, string)
@@ -328,6 +331,17 @@ func New(b Backend, o Options) http.Handler {
 		defer end()
 		stream(b, w, r)
 	})
+	texts(mux, b)
+	if o.Metrics != nil {
+		mux.Handle("GET /metrics", promhttp.HandlerFor(o.Metrics, promhttp.HandlerOpts{}))
+	}
+	mux.Handle("GET /", web.Handler())
+	return guard(mux, o)
+}
+
+// texts adds what is no JSON document.
+func texts(mux *http.ServeMux, b Backend) {
+	mux.HandleFunc("GET /v1/backup", backup(b))
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
 		b.Status() // proves that the published state can be read
 		w.Write([]byte("ok\n"))
@@ -339,11 +353,6 @@ func New(b Backend, o Options) http.Handler {
 		}
 		w.Write([]byte(why + "\n"))
 	})
-	if o.Metrics != nil {
-		mux.Handle("GET /metrics", promhttp.HandlerFor(o.Metrics, promhttp.HandlerOpts{}))
-	}
-	mux.Handle("GET /", web.Handler())
-	return guard(mux, o)
 }
 
 // pictures adds what the page draws.

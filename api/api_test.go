@@ -18,7 +18,8 @@ import (
 
 // fake is a manager that does nothing.
 type fake struct {
-	mode string // of congestion control
+	backupErr error
+	mode      string // of congestion control
 	fakeMachines
 	mu       sync.Mutex
 	events   []Event
@@ -77,8 +78,15 @@ func (f *fake) Events(after uint64) ([]Event, <-chan struct{}) {
 	return append([]Event(nil), f.events[min(after, uint64(len(f.events))):]...), f.more
 }
 
-func (f *fake) Partitions() Partitions        { return Partitions{Config: f.config, Settled: true} }
-func (f *fake) Groups() []Group               { return f.groups }
+func (f *fake) Partitions() Partitions { return Partitions{Config: f.config, Settled: true} }
+func (f *fake) Groups() []Group        { return f.groups }
+func (f *fake) Backup(w io.Writer) error {
+	if f.backupErr != nil {
+		return f.backupErr
+	}
+	_, err := io.WriteString(w, "the backup\n")
+	return err
+}
 func (f *fake) SAKey() SAKey                  { return SAKey{Key: "0x1122334455667788"} }
 func (f *fake) Services() []Service           { return nil }
 func (f *fake) Subscriptions() []Subscription { return nil }

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -49,5 +50,19 @@ func TestSecrets(t *testing.T) {
 				t.Errorf("%s: %s: %d %s, want %d", c.name, path, code, body, c.sakey)
 			}
 		}
+		if code, body := get("/v1/backup"); code != c.sakey || strings.Contains(body, "the backup") != (c.sakey == 200) {
+			t.Errorf("%s: backup: %d %s, want %d", c.name, code, body, c.sakey)
+		}
+	}
+}
+
+// TestBackupFails: an error before the first byte is told, and no part of a backup is sent.
+func TestBackupFails(t *testing.T) {
+	f := newFake(0)
+	f.backupErr = errors.New("the file is damaged")
+	w := httptest.NewRecorder()
+	New(f, Options{AllowWrite: true}).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "http://127.0.0.1/v1/backup", nil))
+	if w.Code != http.StatusInternalServerError || !strings.Contains(w.Body.String(), "the file is damaged") {
+		t.Errorf("%d %s", w.Code, w.Body)
 	}
 }

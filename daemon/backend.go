@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 	"time"
 
@@ -12,6 +13,8 @@ import (
 	"heddle/api/show"
 	"heddle/partition"
 	"heddle/sm"
+	"heddle/store/backup"
+	"heddle/store/journal"
 	"heddle/subnet"
 	"heddle/vm"
 )
@@ -55,6 +58,22 @@ func (d *Daemon) Status() api.Status {
 	out := show.Status(d.state())
 	d.sa.addTo(&out.SA)
 	return out
+}
+
+// Backup implements api.Backend.
+func (d *Daemon) Backup(w io.Writer) error {
+	if j, ok := d.cfg.Store.(journal.Store); ok {
+		s, at, err := j.Contents()
+		if err != nil {
+			return err
+		}
+		return backup.Write(w, s, at)
+	}
+	s, err := d.cfg.Store.Load()
+	if err != nil {
+		return err
+	}
+	return backup.Write(w, s, journal.Mark{})
 }
 
 func (d *Daemon) Ready() (bool, string) { return show.Ready(d.state()) }

@@ -67,6 +67,27 @@ const (
 	tableEnd
 )
 
+// tableNames are those of docs/format/store.md.
+var tableNames = [tableEnd]string{
+	TableGroups: "groups", TableMembers: "members", TableServices: "services", TableSubscriptions: "subscriptions",
+	TableAliases: "aliases", TablePartitions: "partitions", TableFunctionLIDs: "function_lids", TableInterfaces: "interfaces",
+	TableMemberships: "memberships", TableFunctionGUIDs: "function_guids", TablePathHistory: "path_history",
+}
+
+// String implements fmt.Stringer.
+func (t Table) String() string {
+	if t > 0 && t < tableEnd {
+		return tableNames[t]
+	}
+	return fmt.Sprintf("table(%d)", uint8(t))
+}
+
+// TableNamed returns the table of a name.
+func TableNamed(name string) (Table, bool) {
+	i := slices.Index(tableNames[1:], name)
+	return Table(i + 1), i >= 0
+}
+
 // Limits of a record, in bytes.
 const (
 	MaxRecordKey   = 256

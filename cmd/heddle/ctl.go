@@ -175,7 +175,21 @@ func call(ctx context.Context, addr, tokenFile, method, path string, body any) (
 	if err != nil {
 		return nil, err
 	}
-	addr = m.addr
+	resp, err := m.request(ctx, method, path, body, maxWait+10*time.Second)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	answer, err := io.ReadAll(io.LimitReader(resp.Body, maxReply))
+	if err != nil {
+		return nil, fmt.Errorf("reading the response of the manager at %s: %w", m.addr, err)
+	}
+	return answer, nil
+}
+
+// request makes one request of the API and returns a successful response, whose body the
+// caller closes. It may take as long as limit; 0: any time.
+func (m located) request(ctx context.Context, method, path string, body any, limit time.Duration) (*http.Response, error) {
 	var content io.Reader
 	if body != nil {
 		b, err := json.Marshal(body)
@@ -186,7 +200,7 @@ func call(ctx context.Context, addr, tokenFile, method, path string, body any) (
 	}
 	req, err := http.NewRequestWithContext(ctx, method, m.base+path, content)
 	if err != nil {
-		return nil, usagef("--api %q: %w", addr, err)
+		return nil, usagef("--api %q: %w", m.addr, err)
 	}
 	if body != nil {
 		req.Header.Set("Content-Type", "application/json")
@@ -194,24 +208,24 @@ func call(ctx context.Context, addr, tokenFile, method, path string, body any) (
 	if m.token != "" {
 		req.Header.Set("Authorization", "Bearer "+m.token)
 	}
-	client := &http.Client{Transport: m.transport, Timeout: maxWait + 10*time.Second}
+	client := &http.Client{Transport: m.transport, Timeout: limit}
 	resp, err := client.Do(req)
 	if err != nil {
 		var u *url.Error
 		if errors.As(err, &u) {
 			err = u.Err // avoid repeating the address
 		}
-		return nil, fmt.Errorf("request to the manager at %s: %w\nIs it running ('heddle sm' or 'heddle up'), and is --api its address?", addr, err)
+		return nil, fmt.Errorf("request to the manager at %s: %w\nIs it running ('heddle sm' or 'heddle up'), and is --api its address?", m.addr, err)
+	}
+	if resp.StatusCode < 300 {
+		return resp, nil
 	}
 	defer resp.Body.Close()
 	answer, err := io.ReadAll(io.LimitReader(resp.Body, maxReply))
 	if err != nil {
-		return nil, fmt.Errorf("reading the response of the manager at %s: %w", addr, err)
+		return nil, fmt.Errorf("reading the response of the manager at %s: %w", m.addr, err)
 	}
-	if resp.StatusCode >= 300 {
-		return nil, fmt.Errorf("the manager at %s says %s: %s", addr, resp.Status, problem(answer))
-	}
-	return answer, nil
+	return nil, fmt.Errorf("the manager at %s says %s: %s", m.addr, resp.Status, problem(answer))
 }
 
 // problem is the readable part of an error body, with the invalid values if

@@ -80,15 +80,50 @@ func Open(path string) (*DB, error) { return open(path, false) }
 // Read returns the contents of the store file at path without changing it, even
 // if it has an older format.
 func Read(path string) (*store.State, error) {
+	s, _, err := ReadContents(path)
+	return s, err
+}
+
+// ReadContents is Read with the mark of the last entry.
+func ReadContents(path string) (*store.State, journal.Mark, error) {
 	if fi, err := os.Stat(path); err == nil && fi.Mode().IsRegular() && fi.Size() == 0 {
-		return &store.State{}, nil // its maker died before it wrote anything
+		return &store.State{}, journal.Mark{}, nil // its maker died before it wrote anything
 	}
 	b, err := open(path, true)
 	if err != nil {
-		return nil, err
+		return nil, journal.Mark{}, err
 	}
 	defer b.Close()
-	return b.Load()
+	return b.Contents()
+}
+
+// Check reads the whole file at path, with its journal and the bookkeeping of its pages, and
+// returns the first damage. It changes nothing.
+func Check(path string) error {
+	b, err := open(path, true)
+	if err != nil {
+		return err
+	}
+	defer b.Close()
+	_, last, err := b.Contents()
+	if err != nil {
+		return err
+	}
+	if _, err := b.Note(); err != nil {
+		return err
+	}
+	if err := b.checkJournal(last); err != nil {
+		return err
+	}
+	return b.view(func(tx *bolt.Tx) error {
+		var first error
+		for err := range tx.Check() { // it must be read to its end
+			if first == nil {
+				first = &CorruptError{Path: b.path, What: "pages", Err: err}
+			}
+		}
+		return first
+	})
 }
 
 func open(path string, readOnly bool) (s *DB, err error) {
@@ -212,19 +247,28 @@ func (b *DB) check(tx *bolt.Tx) (version byte, err error) {
 
 // Load implements Store.
 func (b *DB) Load() (*store.State, error) {
+	out, _, err := b.Contents()
+	return out, err
+}
+
+// Contents implements journal.Store.
+func (b *DB) Contents() (*store.State, journal.Mark, error) {
 	out := &store.State{}
+	var at journal.Mark
 	err := b.view(func(tx *bolt.Tx) error {
 		for i := range entryKinds {
 			if err := b.scan(tx, &entryKinds[i], out); err != nil {
 				return err
 			}
 		}
-		return nil
+		var err error
+		at, err = b.last(tx)
+		return err
 	})
 	if err != nil {
-		return nil, err
+		return nil, journal.Mark{}, err
 	}
-	return out, nil
+	return out, at, nil
 }
 
 // view runs one transaction that reads. bbolt panics on some kinds of damage.

@@ -206,6 +206,33 @@ func (b *DB) Entries(from uint64, size int) (list []journal.Entry, err error) {
 	return list, nil
 }
 
+// checkJournal reads all entries.
+func (b *DB) checkJournal(last journal.Mark) error {
+	var begin journal.Mark
+	if err := b.view(func(tx *bolt.Tx) (err error) {
+		begin, err = b.begin(tx)
+		return err
+	}); err != nil {
+		return err
+	}
+	for next := begin; next.Number < last.Number; {
+		list, err := b.Entries(next.Number+1, 8<<20)
+		if err != nil {
+			return err
+		}
+		if len(list) == 0 {
+			return &CorruptError{Path: b.path, What: fmt.Sprintf("bucket journal: entry %d is missing", next.Number+1)}
+		}
+		for i := range list {
+			if err := journal.Follows(next, list[i].Mark); err != nil {
+				return &CorruptError{Path: b.path, What: "bucket journal", Err: err}
+			}
+			next = list[i].Mark
+		}
+	}
+	return nil
+}
+
 // Replace implements journal.Store: one transaction.
 func (b *DB) Replace(s *store.State, at journal.Mark) error {
 	ops := s.Ops()

@@ -88,6 +88,8 @@ var (
 // one.
 type Store interface {
 	store.Store
+	// Contents is Load and Last in one: what the store holds as of that entry.
+	Contents() (*store.State, Mark, error)
 	// Last is the last entry's mark.
 	Last() (Mark, error)
 	// Append writes e and carries out its operations, atomically, and durably when it

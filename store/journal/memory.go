@@ -49,6 +49,14 @@ func (m *Memory) last() Mark {
 	return m.begin
 }
 
+// Contents implements Store.
+func (m *Memory) Contents() (*store.State, Mark, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	st, err := m.state.Load()
+	return st, m.last(), err
+}
+
 // Apply implements store.Store.
 func (m *Memory) Apply(ops []store.Op) error {
 	m.mu.Lock()

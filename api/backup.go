@@ -1,0 +1,38 @@
+package api
+
+import "net/http"
+
+// backup sends the stored state. It holds M_Keys, so who reads it must be allowed to write.
+func backup(b Backend) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if !rightsOf(r.Context()).writes {
+			w.Header().Set("WWW-Authenticate", "Bearer")
+			refuse(w, http.StatusUnauthorized, "a backup holds M_Keys: it needs the daemon's token, or its Unix socket")
+			return
+		}
+		out := &begun{ResponseWriter: w}
+		if err := b.Backup(out); err != nil {
+			if !out.yes {
+				w.Header().Del("Content-Disposition")
+				refuse(w, http.StatusInternalServerError, err.Error())
+			}
+			return // without its last line the reader refuses it
+		}
+	}
+}
+
+// begun is a response with the headers of a backup from its first byte on.
+type begun struct {
+	http.ResponseWriter
+	yes bool
+}
+
+func (b *begun) Write(p []byte) (int, error) {
+	if !b.yes {
+		b.yes = true
+		b.Header().Set("Content-Type", "application/jsonl")
+		b.Header().Set("Content-Disposition", `attachment; filename="heddle-backup.jsonl"`)
+		b.Header().Set("Cache-Control", "no-store")
+	}
+	return b.ResponseWriter.Write(p)
+}

@@ -1,0 +1,222 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"heddle/store"
+	"heddle/store/backup"
+	"heddle/store/boltdb"
+	"heddle/store/journal"
+)
+
+func newStore() *cobra.Command {
+	c := &cobra.Command{
+		Use:     "store",
+		GroupID: "manage",
+		Short:   "Check, export and import the stored state",
+		Long: `Works on the state file of a manager that is not running. Of a running one,
+'heddle ctl backup' makes the same export.`,
+		Args: subcommandOnly,
+	}
+	c.AddCommand(storeCheck(), storeExport(), storeImport())
+	return c
+}
+
+// stateFile is the state file that an argument names: the file itself or its directory. What
+// does not exist is a directory, unless its name ends as that of the file does.
+func stateFile(arg string) string {
+	fi, err := os.Stat(arg)
+	if err == nil && fi.IsDir() || errors.Is(err, fs.ErrNotExist) && filepath.Ext(arg) != filepath.Ext(boltdb.FileName) {
+		return filepath.Join(arg, boltdb.FileName)
+	}
+	return arg
+}
+
+func oneArg(what string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) != 1 {
+			return usagef("%s: want %s", cmd.CommandPath()[len("heddle "):], what)
+		}
+		return nil
+	}
+}
+
+func storeCheck() *cobra.Command {
+	return &cobra.Command{
+		Use:   "check STATE",
+		Short: "Read every entry of a state file, and say what is damaged",
+		Long: `Reads every entry of a state file, its journal and the bookkeeping of its pages,
+and changes nothing. STATE is the file or its directory, or a backup of it. Exits
+with 1 if something is damaged, and names it.`,
+		Example: `  heddle store check /var/lib/heddle
+  heddle store check backup.jsonl`,
+		Args: oneArg("one state file, state directory or backup"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			path := stateFile(args[0])
+			s, at, err := readState(path)
+			if err != nil {
+				return err
+			}
+			if !isBackup(path) {
+				if err := boltdb.Check(path); err != nil {
+					return err
+				}
+			}
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s is sound: %s, %v\n", path, contents(s), at)
+			return err
+		},
+	}
+}
+
+// contents says in a few words what a state holds.
+func contents(s *store.State) string {
+	return fmt.Sprintf("%d LIDs, %d M_Keys, %d neighbors, %d records", len(s.LIDs), len(s.MKeys), len(s.Neighbors), len(s.Records))
+}
+
+// isBackup reports whether a file begins as backups do.
+func isBackup(path string) bool {
+	f, err := os.Open(path)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	var b [1]byte
+	_, err = io.ReadFull(f, b[:])
+	return err == nil && b[0] == '{'
+}
+
+// readState reads a state file or a backup.
+func readState(path string) (*store.State, journal.Mark, error) {
+	if !isBackup(path) {
+		return boltdb.ReadContents(path)
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, journal.Mark{}, err
+	}
+	defer f.Close()
+	s, at, err := backup.Read(f)
+	if err != nil {
+		return nil, journal.Mark{}, fmt.Errorf("%s: %w", path, err)
+	}
+	return s, at, nil
+}
+
+func storeExport() *cobra.Command {
+	return &cobra.Command{
+		Use:   "export STATE",
+		Short: "Write a state file as a backup, one line of JSON each entry",
+		Long: `Writes what a state file holds to standard output, one line of JSON each entry,
+with a checksum at the end (docs/format/backup.md). It holds M_Keys: keep it as
+you keep keys. 'heddle ctl backup' does the same with a running manager.`,
+		Example: `  (umask 077; heddle store export /var/lib/heddle > backup.jsonl)`,
+		Args:    oneArg("one state file or state directory"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			s, at, err := boltdb.ReadContents(stateFile(args[0]))
+			if err != nil {
+				return err
+			}
+			return backup.Write(cmd.OutOrStdout(), s, at)
+		},
+	}
+}
+
+func storeImport() *cobra.Command {
+	var replace bool
+	c := &cobra.Command{
+		Use:   "import BACKUP STATE",
+		Short: "Make a state file from a backup",
+		Long: `Makes the state file of a manager that is not running from a backup ('-' is
+standard input). The backup is read to its end first: one with an error changes
+nothing. An existing state file is kept, unless --replace is given; it is then
+renamed to end in .before.`,
+		Example: `  heddle store import backup.jsonl /var/lib/heddle`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) != 2 {
+				return usagef("store import: want a backup and a state file or state directory")
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			in := cmd.InOrStdin()
+			if args[0] != "-" {
+				f, err := os.Open(args[0])
+				if err != nil {
+					return err
+				}
+				defer f.Close()
+				in = f
+			}
+			s, at, err := backup.Read(in)
+			if err != nil {
+				return err
+			}
+			path := stateFile(args[1])
+			if err := makeState(path, s, at, replace); err != nil {
+				return err
+			}
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s has %s, %v\n", path, contents(s), at)
+			return err
+		},
+	}
+	c.Flags().BoolVar(&replace, "replace", false, "replace an existing state file; it is kept with .before behind its name")
+	return c
+}
+
+// makeState writes a new state file beside path and moves it there when it is complete.
+func makeState(path string, s *store.State, at journal.Mark, replace bool) (err error) {
+	switch _, err := os.Stat(path); {
+	case err == nil && !replace:
+		return fmt.Errorf("%s exists; give --replace to put the backup in its place", path)
+	case err == nil:
+		db, err := boltdb.Open(path) // fails if a manager uses it
+		if err != nil {
+			var damaged *boltdb.CorruptError
+			if !errors.As(err, &damaged) {
+				return err
+			}
+		} else if err := db.Close(); err != nil {
+			return err
+		}
+	case !errors.Is(err, fs.ErrNotExist):
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return err
+	}
+	fresh := path + ".new"
+	if err := os.Remove(fresh); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	db, err := boltdb.Open(fresh)
+	if err != nil {
+		return err
+	}
+	defer os.Remove(fresh)
+	if err := db.Replace(s, at); err != nil {
+		return errors.Join(err, db.Close())
+	}
+	if err := db.Close(); err != nil {
+		return err
+	}
+	if replace {
+		if err := os.Rename(path, path+".before"); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	if err := os.Rename(fresh, path); err != nil {
+		return err
+	}
+	dir, err := os.Open(filepath.Dir(path))
+	if err != nil {
+		return err
+	}
+	return errors.Join(dir.Sync(), dir.Close())
+}
