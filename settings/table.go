@@ -124,6 +124,11 @@ var hostTable = []Setting{
 		}},
 	},
 	{
+		Name: "strict-partitions", Group: Access, Since: v020,
+		Meaning: "take P_Keys and addresses of virtual functions away that the store does not know, even if another manager may have given them; by default a manager whose store cannot know them keeps them (docs/ha.md)",
+		value:   boolean{func(c *Config) *bool { return &c.SM.StrictPartitions }},
+	},
+	{
 		Name: "groups", Group: Access, Arg: "FILE", Since: first,
 		Meaning: "file with permanent multicast groups, a line each: MLID MGID [sl=N] then port GUIDs; send:GUID only sends",
 		value:   text{func(c *Config) *string { return &c.Files.Groups }},

@@ -25,6 +25,7 @@ import (
 	"heddle/sm/pkeymgr"
 	"heddle/sm/placement"
 	"heddle/sm/routing"
+	"heddle/sm/tenure"
 	"heddle/sm/trap"
 	"heddle/sm/vport"
 	"heddle/subnet"
@@ -55,6 +56,7 @@ type Core struct {
 	links      *linkmgr.Manager
 	traps      *trap.Receiver
 	mkeys      *mkey.Keys
+	tenure     *tenure.Tenure
 	peeks      *peek.Peeks
 	hurry      *hurry.Requests
 
@@ -64,6 +66,7 @@ type Core struct {
 	schedule   schedule
 	shown      shownState
 	regionLIDs regionLIDs
+	keeping    keeping
 
 	started  bool
 	stopping bool
@@ -142,6 +145,8 @@ func (c *Core) Step(now mad.Time, ev Event, out *Output) {
 		c.guids.Set(ev.Aliases)
 	case SetPlacements:
 		c.placements.Set(placement.Change{Put: ev.Put, Drop: ev.Drop, All: ev.All})
+	case DropKept:
+		c.dropKept(ev.Ports)
 	case SetMembers:
 		c.pkeys.SetMembers(ev.Partitions, ev.Tag)
 	case ReadTables:
@@ -172,6 +177,7 @@ func (c *Core) onStart(ev Start) {
 		return
 	}
 	c.started = true
+	c.tenure.Load(ev.Stored)
 	if st := ev.Stored; st != nil {
 		c.lids.Load(st.LIDs)
 		c.mkeys.Load(st)

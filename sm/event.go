@@ -88,6 +88,12 @@ type SetMembers struct {
 	Tag        uint64
 }
 
+// DropKept has entries taken away that were kept because the store does not know them: those at
+// the given ports, by the port GUID of the physical port, or all of them.
+type DropKept struct {
+	Ports []ib.GUID // nil = all
+}
+
 // ReadTables has the SL-to-VL and VL arbitration tables of nodes read that are
 // not known yet, in the background: a snapshot is published when those of a node
 // are in. Tables that the manager reads or writes of its own accord are known in
@@ -130,6 +136,7 @@ func (SetPartitions) event() {}
 func (SetAliases) event()    {}
 func (SetPlacements) event() {}
 func (SetMembers) event()    {}
+func (DropKept) event()      {}
 func (ReadTables) event()    {}
 func (HostsNotified) event() {}
 func (SetSlowPaths) event()  {}

@@ -1,6 +1,7 @@
 package sm
 
 import (
+	"heddle/ib"
 	"heddle/mad"
 	"heddle/sm/notice"
 )
@@ -16,13 +17,18 @@ func (c *Core) Begin() {
 	c.sweep.attempts = 0
 	c.forgetTables()
 	c.ForgetLevel()
+	c.beginTenure()
 	c.pkeys.BecomeMaster()
 	c.lids.NewMastership()
 }
 
+// Other implements mastership.Manager.
+func (c *Core) Other(guid ib.GUID) { c.tenure.Other(guid) }
+
 // Restart implements mastership.Manager.
 func (c *Core) Restart() {
 	c.ReadAnew()
+	c.beginTenure()
 	c.forgetTables()
 	c.lids.NewMastership()
 }

@@ -21,6 +21,7 @@ import (
 	"heddle/sm/pkeymgr"
 	"heddle/sm/placement"
 	"heddle/sm/routing"
+	"heddle/sm/tenure"
 	"heddle/sm/topo"
 	"heddle/sm/trap"
 	"heddle/sm/vport"
@@ -32,10 +33,11 @@ import (
 // need each other.
 func (c *Core) wire() {
 	l := wiring{c}
+	c.tenure = tenure.New(&c.Env)
 	c.placements = placement.New(&c.Env, c.lids)
 	c.guids = guid.New(&c.Env, l, l, c.placements)
 	c.vports = vport.New(&c.Env, vport.Needs{Placements: c.placements, PKeys: l, Groups: l, Aliases: c.guids, Discovery: l})
-	c.pkeys = pkeymgr.New(&c.Env, pkeymgr.Needs{Aliases: c.guids, VPorts: c.vports, Placements: c.placements, Discovery: l})
+	c.pkeys = pkeymgr.New(&c.Env, pkeymgr.Needs{Aliases: c.guids, VPorts: c.vports, Placements: c.placements, Discovery: l, Keeper: c.tenure})
 	c.absent = absent.New(&c.Env, absent.Needs{Keys: c.mkeys, LIDs: c.lids, VPorts: c.vports})
 	c.links = linkmgr.New(&c.Env, linkmgr.Needs{Discovery: l, Identity: c.absent, Tables: c.install, PKeys: c.pkeys})
 	c.lanes = lane.New(&c.Env, c.install, l, c.links)

@@ -122,6 +122,7 @@ const (
 	KindRepath            = notice.KindRepath
 	KindLevelsUnanswered  = notice.KindLevelsUnanswered
 	KindManagerLevel      = notice.KindManagerLevel
+	KindKept              = notice.KindKept
 	KindGroupRefused      = notice.KindGroupRefused
 	KindPartitions        = notice.KindPartitions
 	KindPartitionsApplied = notice.KindPartitionsApplied

@@ -47,6 +47,7 @@ func (c *Core) fillHead(s *subnet.Snapshot) {
 	c.router.Show(s)
 	s.PacketLife = c.Config.SubnetTimeOut
 	s.Partitions, s.BasePartitions = c.pkeys.InForce(), c.pkeys.Base()
+	s.Kept = c.keeping.list
 	s.LID = c.OwnLID()
 	s.Master = subnet.SM{}
 	switch {

@@ -39,6 +39,7 @@ func (c *Core) startUpkeep() bool {
 func (c *Core) upkeepDone() bool {
 	c.enter(notice.PhaseIdle)
 	c.guids.UpkeepDone()
+	c.settleKept()
 	c.publishHeld()
 	if !c.placements.Midway() || !c.shown.moved { // its end shows them
 		c.vports.ShowLater()

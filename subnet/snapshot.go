@@ -175,6 +175,8 @@ type Snapshot struct {
 	// which the administrator set, with the members added to it.
 	Partitions     *partition.Policy
 	BasePartitions *partition.Policy
+	// Kept are the entries that stay although no store knows them, in the order of SortKept.
+	Kept []Kept
 	// Lanes, by node, and MFTs, by switch of the graph, are the known lane and
 	// multicast tables; SLtoVL, VLArb and MFTBlocks read them.
 	Lanes []*LaneTables

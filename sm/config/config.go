@@ -106,6 +106,9 @@ type Config struct {
 	ReadLanes int
 	// PartEnforce says where switches enforce partitions.
 	PartEnforce Enforce
+	// StrictPartitions: a manager that takes over takes away P_Keys and addresses that its store
+	// does not know, even where another manager may have given them.
+	StrictPartitions bool
 
 	// Virtualization says what to do with ports that have virtual ports.
 	Virtualization VirtualMode

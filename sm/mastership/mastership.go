@@ -24,6 +24,9 @@ type Manager interface {
 	Restart()
 	// ReadAnew has the next sweep treat the subnet as one that it meets for the first time.
 	ReadAnew()
+	// Other is called when another manager is known to be, or to have been, master of the subnet
+	// or of a part of it.
+	Other(guid ib.GUID)
 	// End is called when a mastership, or the attempt at one, ends: what is under way is dropped.
 	End()
 	// Abort drops the sweep under way. Nothing that was written is undone.
@@ -153,6 +156,9 @@ func (s *Machine) follow(m election.Other, why string) {
 	s.WaitHandover = false
 	s.manager.End()
 	s.master = m
+	if m.Info.SMState == smp.SMMaster {
+		s.manager.Other(m.Info.GUID)
+	}
 	s.setState(subnet.Standby, why)
 	s.startPolling()
 	s.manager.Publish()
@@ -173,6 +179,7 @@ func (s *Machine) handOver(to election.Other) {
 	s.Notify(notice.Notice{Kind: notice.KindHandover, Level: notice.Info, Text: "handing over to " + to.Info.GUID.String() + " priority " + strconv.Itoa(int(to.Info.Priority))})
 	own := s.own() // the data of the Set still says Master
 	s.follow(to, "handed over to "+to.Info.GUID.String())
+	s.manager.Other(to.Info.GUID)
 	s.submit(work.OpHandover, ib.MethodSet, smp.SMModHandover, &to, &own)
 }
 
@@ -181,6 +188,7 @@ func (s *Machine) handOver(to election.Other) {
 func (s *Machine) awaitHandover(m election.Other) {
 	s.Notify(notice.Notice{Kind: notice.KindHandover, Level: notice.Info, Text: "waiting for the handover of " + m.Info.GUID.String()})
 	s.manager.Abort()
+	s.manager.Other(m.Info.GUID)
 	s.WaitHandover = true
 	s.master = m
 	s.startPolling()
@@ -189,6 +197,7 @@ func (s *Machine) awaitHandover(m election.Other) {
 
 // takeHandover takes the subnet from a master that hands it over.
 func (s *Machine) takeHandover(from election.Other) {
+	s.manager.Other(from.Info.GUID)
 	switch s.State {
 	case subnet.Discovering:
 		s.manager.AskFullSweep("handover while discovering")
@@ -225,6 +234,9 @@ func (s *Machine) masterLost(err error) {
 	}
 	s.Notify(notice.Notice{Kind: notice.KindOtherSM, Level: notice.Warn, Err: err, Text: why})
 	wasMaster := s.master.Info.SMState == smp.SMMaster
+	if wasMaster {
+		s.manager.Other(s.master.Info.GUID)
+	}
 	s.master = election.Other{}
 	if s.State == subnet.Master {
 		s.WaitHandover = false

@@ -71,6 +71,7 @@ func newStage() *stage {
 
 func (b *stage) Begin() { b.Printf("a mastership begins: no table counts as installed\n") }
 
+func (b *stage) Other(guid ib.GUID)    { b.Printf("known as master: %v\n", guid) }
 func (b *stage) Restart()              { b.Printf("the mastership begins again: no table counts as installed\n") }
 func (b *stage) ReadAnew()             { b.Printf("the next sweep treats the subnet as new\n") }
 func (b *stage) End()                  { b.Up = false; b.Printf("the mastership ends\n") }

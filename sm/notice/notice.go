@@ -81,6 +81,7 @@ const (
 	KindNodeAnswers                       // a node that did not answer does again: Dur says after how long
 	KindTransientCycle                    // a transition is not proved at every step: Text says through which channels, why, and how long
 	KindLevelsUnanswered                  // hosts did not acknowledge new service levels in time
+	KindKept                              // entries stay that the store does not know, because another manager may have given them
 	KindManagerLevel                      // the service level of datagrams between hosts and the manager was chosen: Text says why
 	KindInternal                          // the manager found a mistake in itself: Text says what
 )
@@ -104,7 +105,7 @@ var kindNames = [...]string{
 	KindVPortUp: "vport_up", KindVPortDown: "vport_down",
 	KindVPortRefused: "vport_refused", KindVPortDuplicate: "vport_duplicate",
 	KindRepair: "repair", KindTransientCycle: "transient_cycle", KindNodeAnswers: "node_answers",
-	KindLevelsUnanswered: "levels_unanswered", KindManagerLevel: "manager_level", KindInternal: "internal",
+	KindLevelsUnanswered: "levels_unanswered", KindKept: "kept", KindManagerLevel: "manager_level", KindInternal: "internal",
 }
 
 // String is the name that logs and the API use.

@@ -10,6 +10,7 @@ import (
 	"heddle/partition"
 	"heddle/sm/notice"
 	"heddle/store"
+	"heddle/subnet"
 )
 
 // P_Keys come from two sources: the policy of administrators, and the memberships of virtual machines,
@@ -26,6 +27,11 @@ type change struct {
 	members []partition.Partition
 	by      source
 	tag     uint64
+	// decided are the P_Keys about which a policy says something else than the one before.
+	// An administrator set it while the manager ran, so it applies to what is kept, too. The
+	// policy of the start does not: it was not made for what a later takeover finds.
+	decided []ib.PKey
+	decides bool
 
 	// What will be in force, from when it is being stored on.
 	inForce *partition.Policy
@@ -50,7 +56,7 @@ func (m *Manager) Set(policy *partition.Policy, tag uint64) {
 		m.refuse(tag, err)
 		return
 	}
-	m.queue = append(m.queue, change{policy: policy, tag: tag, encoded: b})
+	m.queue = append(m.queue, change{policy: policy, tag: tag, encoded: b, decides: m.State == subnet.Master || m.State == subnet.Standby})
 	m.storeNext()
 }
 
@@ -132,6 +138,10 @@ func (m *Manager) storeNext() {
 		ops := freedOps(ch.freed, names)
 		if ch.policy != nil {
 			ops = append(policyOps(ch.encoded), ops...)
+			if ch.decides {
+				ch.decided = decided(m.base, ch.policy)
+				ops = append(ops, m.needs.Keeper.Decide(ch.decided)...)
+			}
 		} else if sameFreed(ch.freed, m.freed) && maps.Equal(names, addedNames(m.base, m.grants.Policy())) {
 			m.apply() // nothing of it is stored
 			continue
@@ -167,6 +177,8 @@ func (m *Manager) apply() {
 	guids, all := partition.Changed(old, ch.inForce)
 	all = all || !sameFreed(m.freed, ch.freed)
 	m.adopt(base, ch.members, ch.inForce, ch.freed)
+	all = m.decideKept(ch.decided) || all
+	m.pruneKept()
 	if all || trivial != m.trivial || !m.touchMembers(guids) {
 		m.again()
 	}

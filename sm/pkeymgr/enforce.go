@@ -39,12 +39,17 @@ func (m *Manager) enforcing() bool { return m.Config.PartEnforce != config.Enfor
 
 // enforceWanted is what the port of a switch is to enforce.
 func (m *Manager) enforceWanted(p *topo.Port) (e enforcement) {
-	if !m.enforcing() || !m.edge(p) {
+	// A manager that cannot know what another one enforced neither ends it nor begins it.
+	same := m.trivial && m.Config.PartEnforce != config.EnforceOff && m.needs.Keeper.Keeps()
+	if !m.enforcing() && !same || !m.edge(p) {
 		return e
 	}
 	sw := &m.Fabric.Nodes[p.Node].Switch
 	e.in = sw.InboundEnforcementCap && m.Config.PartEnforce != config.EnforceOut
 	e.out = sw.OutboundEnforcementCap && m.Config.PartEnforce != config.EnforceIn
+	if now := enforced(&p.Info); same {
+		e.in, e.out = e.in && now.in, e.out && now.out
+	}
 	if p.PKeys != nil && p.PKeys.Refused {
 		return enforcement{}
 	}

@@ -179,9 +179,13 @@ func (m *Manager) holds(h holder, have []ib.PKey) {
 }
 
 // granted lists the keys that an end port or virtual port is to have, quarantined
-// ones too. A list of several is shared: it is not to be changed.
+// and kept ones too. A list of several is shared: it is not to be changed.
 func (m *Manager) granted(h holder) []ib.PKey {
-	return m.grants.Of(m.claims(h))
+	want := m.grants.Of(m.claims(h))
+	if len(m.kept.by) == 0 && !m.needs.Keeper.Keeps() {
+		return want
+	}
+	return m.withKept(h, want)
 }
 
 // claims are the kind and the GUIDs by which a holder that is no edge port is a member of partitions.

@@ -86,6 +86,7 @@ type Needs struct {
 	VPorts     VPorts
 	Placements Placements
 	Discovery  Discovery
+	Keeper     Keeper
 }
 
 // Manager is what a subnet manager knows and does about partitions.
@@ -101,6 +102,7 @@ type Manager struct {
 	trivial      bool                  // every port is a full member of the only partition
 	anyIndex0    bool                  // a partition wants index 0
 	freed        map[ib.PKey][]string  // keys in quarantine, with the names of the partitions that had them
+	kept         keptKeys              // keys that stay although nothing in force gives them
 	gen          uint64                // of what ports are to hold
 	life         uint32                // of what is known of them
 	tables       map[string][]ib.PKey  // each different table once
@@ -135,6 +137,7 @@ func New(e *env.Env, needs Needs) *Manager {
 		Env: e, needs: needs, tables: map[string][]ib.PKey{}, pass: passDone,
 		retry: mad.Never, reread: mad.Never, againAt: mad.Never, life: 1,
 	}
+	m.kept.init()
 	m.adopt(partition.Default(), nil, partition.Default(), nil)
 	m.again()
 	return m

@@ -20,6 +20,7 @@ import (
 	"heddle/sm/topo"
 	"heddle/sm/vport"
 	"heddle/sm/work"
+	"heddle/store"
 	"heddle/subnet"
 )
 
@@ -56,9 +57,11 @@ func TestTranscripts(t *testing.T) {
 // stage is a manager, the other parts and the agents.
 type stage struct {
 	*envtest.Board
-	m     *Manager
-	table map[*topo.Port][]ib.PKey
-	how   map[*topo.Port]string
+	m       *Manager
+	table   map[*topo.Port][]ib.PKey
+	how     map[*topo.Port]string
+	keeps   bool      // what nothing gives is kept
+	decided []ib.PKey // but for these
 }
 
 func newStage(hosts int) *stage {
@@ -71,7 +74,7 @@ func newStage(hosts int) *stage {
 			b.table[p][0] = ib.PKeyDefaultFull
 		}
 	}
-	b.m = New(&b.Env, Needs{b, b, b, b})
+	b.m = New(&b.Env, Needs{b, b, b, b, b})
 	return b
 }
 
@@ -93,6 +96,16 @@ func (b *stage) Last() *topo.Topology                                { return ni
 func (b *stage) Plausible(*topo.Port, *smp.PortInfo) error           { return nil }
 func (b *stage) AskRegion(_ int32, why string)                       { b.Printf("region sweep asked for: %s\n", why) }
 func (b *stage) Publish()                                            {}
+func (b *stage) Keeps() bool                                         { return b.keeps }
+func (b *stage) Decided(k ib.PKey) bool                              { return slices.Contains(b.decided, k.Base()) }
+
+func (b *stage) Decide(keys []ib.PKey) []store.Op {
+	if b.keeps {
+		b.Printf("decided about %v\n", keys)
+		b.decided = append(b.decided, keys...)
+	}
+	return nil
+}
 
 // Build makes the requests; those about enforcement are made by the part that owns links.
 func (b *stage) Build(it work.Item, get func(ib.AttrID, uint32), set func(ib.AttrID, uint32) []byte) bool {

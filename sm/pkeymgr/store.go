@@ -91,7 +91,11 @@ func freedOps(freed map[ib.PKey][]string, added map[ib.PKey]string) []store.Op {
 }
 
 func isPolicyOp(o *store.Op) bool {
-	return (o.Kind == store.PutRecord || o.Kind == store.DeleteRecord) && o.Record.Table == store.TablePartitions
+	if o.Kind != store.PutRecord && o.Kind != store.DeleteRecord || o.Record.Table != store.TablePartitions {
+		return false
+	}
+	key := string(o.Record.Key)
+	return key == recordPolicy || key == recordFreed
 }
 
 // StoredPartitions is the policy that a manager stored, nil if there is none. If it returns an error, a

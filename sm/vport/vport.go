@@ -318,6 +318,9 @@ func (m *Manager) Find(g ib.GUID) (Ref, bool) {
 	return r, ok
 }
 
+// AllMet reports whether all adapters of the subnet were met, or cannot be.
+func (m *Manager) AllMet() bool { return !slices.ContainsFunc(m.list, (*Adapter).ToBeMet) }
+
 // PortGUID is the port GUID of the physical port.
 func (a *Adapter) PortGUID() ib.GUID { return a.port }
 

@@ -1,0 +1,126 @@
+package sm
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"heddle/ib"
+	"heddle/sm/notice"
+	"heddle/subnet"
+)
+
+// What stays in devices although the store does not know it (package tenure): P_Keys are kept by
+// pkeymgr, addresses of virtual functions by placement, and entries of GUID tables stay in any case.
+
+// beginTenure asks the fabric who was its last master. Ports of hosts are not asked: a host can
+// write its own PortInfo.
+func (c *Core) beginTenure() {
+	f := c.Fabric
+	var masters []ib.LID
+	if f != nil && f.Self != subnet.NoRef() {
+		masters = append(masters, f.Port(f.Self).Info.MasterSMLID)
+		for i := range f.Nodes {
+			if n := &f.Nodes[i]; n.IsSwitch() && n.OK() {
+				masters = append(masters, f.PortOf(int32(i), 0).Info.MasterSMLID)
+			}
+		}
+	}
+	has := func(port ib.GUID, l ib.LID) bool {
+		r, ok := c.lids.Stored(port)
+		return ok && l >= r.Base && int(l) < int(r.Base)+1<<r.LMC
+	}
+	if c.tenure.Begin(masters, has) {
+		c.pkeys.MeetAnew()
+		c.keeping.told = keptCounts{}
+	}
+}
+
+// keeping is what was told of kept entries.
+type keeping struct {
+	told keptCounts
+	list []subnet.Kept // as snapshots show it; immutable
+}
+
+// keptCounts says how many entries are kept.
+type keptCounts struct{ keys, ports, addresses int }
+
+func countKept(list []subnet.Kept) (n keptCounts) {
+	ports := map[ib.GUID]bool{}
+	for i := range list {
+		ports[list[i].Place.Port] = true
+		if list[i].PKey != 0 {
+			n.keys++
+		} else {
+			n.addresses++
+		}
+	}
+	n.ports = len(ports)
+	return n
+}
+
+// settleKept tells how many entries are kept, when all devices have been read. If there are none,
+// the store knows all.
+func (c *Core) settleKept() {
+	if !c.tenure.Keeps() {
+		return
+	}
+	list := c.keptNow()
+	if !slices.Equal(list, c.keeping.list) {
+		c.keeping.list = list
+		c.pkeys.ShowAnew()
+	}
+	if !c.pkeys.Met() || !c.vports.AllMet() {
+		return
+	}
+	n := countKept(list)
+	switch {
+	case len(list) == 0:
+		c.tenure.Settled()
+		c.pkeys.KeepsNothing()
+	case n != c.keeping.told:
+		c.Notify(notice.Notice{Kind: notice.KindKept, Level: notice.Warn, Text: n.text(c.tenure.Why())})
+	}
+	c.keeping.told = n
+}
+
+// text says for people what is kept, and why.
+func (n keptCounts) text(why string) string {
+	var what []string
+	if n.keys > 0 {
+		what = append(what, notice.Plural(n.keys, "P_Key"))
+	}
+	if n.addresses > 0 {
+		what = append(what, "the addresses of "+notice.Plural(n.addresses, "virtual function"))
+	}
+	return fmt.Sprintf("kept %s on %s that no policy and no interface gives, because another manager may have given them (%s): "+
+		"'heddle ctl adopt' shows them", strings.Join(what, " and "), notice.Plural(n.ports, "port"), why)
+}
+
+// keptNow lists what is kept.
+func (c *Core) keptNow() []subnet.Kept {
+	list := c.pkeys.Kept()
+	subnet.SortKept(list)
+	return list
+}
+
+// dropKept takes away what is kept at ports, nil for all of them.
+func (c *Core) dropKept(ports []ib.GUID) {
+	if c.State != subnet.Master || !c.tenure.Keeps() {
+		return
+	}
+	at := func(port ib.GUID) bool { return ports == nil || slices.Contains(ports, port) }
+	n := countKept(slices.DeleteFunc(c.keptNow(), func(k subnet.Kept) bool { return !at(k.Place.Port) }))
+	c.Notify(notice.Notice{
+		Kind: notice.KindKept, Level: notice.Warn,
+		Text: fmt.Sprintf("an administrator has %s and the addresses of %s taken away that were kept",
+			notice.Plural(n.keys, "P_Key"), notice.Plural(n.addresses, "virtual function")),
+	})
+	c.pkeys.DropKept(at)
+	if ports == nil {
+		c.tenure.Settled()
+		c.pkeys.KeepsNothing()
+	}
+	c.keeping.list = c.keptNow()
+	c.keeping.told = countKept(c.keeping.list)
+}

@@ -1,0 +1,193 @@
+// Package tenure decides whether a manager's store can know what the devices of its subnet hold.
+//
+// A manager that takes over with a store of its own finds P_Keys and addresses of virtual machines
+// that another manager gave. Its store knows nothing of them, so they look like entries that nobody
+// may have. To take them away is an outage. Tenure is a part of a subnet manager that tells the two
+// apart. Its input is what the store held (Load), the other managers that were seen (Other), and what
+// the fabric says of its last master (Begin). Its output is one answer, Keeps, and a record that makes
+// it durable.
+//
+// A store cannot know what the devices hold if
+//
+//   - it held nothing when this mastership began: it is the first with this store;
+//   - another manager was seen to be master, in this mastership or since the last one of this store;
+//   - ports name a LID as that of their master that belongs neither to our port nor to the one whose
+//     mastership was the last with this store: there was another master while this one did not run.
+//
+// A store that moved with its directory to another machine is as good as before: it is that of the
+// last master. A copy of such a store cannot be told from it. This stays so, over restarts, until nothing is left that the store does not know (Settled). In all
+// other cases the store was last written by the only writer, and what it does not know is foreign.
+package tenure
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"heddle/ib"
+	"heddle/sm/env"
+	"heddle/sm/notice"
+	"heddle/store"
+)
+
+// recordKey is the key of the record in store.TablePartitions (docs/format/store.md).
+const recordKey = "tenure"
+
+// recordVersion is the version of its layout.
+const recordVersion = 1
+
+// record is what is stored.
+type record struct {
+	Version int
+	// Manager is the port GUID of the last master with this store.
+	Manager ib.GUID
+	// Keep: another manager gave what this store does not know.
+	Keep bool `json:",omitempty"`
+	// Decided are P_Keys, without the membership bit, about which an administrator decided
+	// since: what the store does not know of them is foreign. They ascend.
+	Decided []ib.PKey `json:",omitempty"`
+}
+
+// Tenure belongs to one manager.
+type Tenure struct {
+	*env.Env
+	rec   record
+	found bool // the store had a record, or has one now
+	empty bool // the store held nothing
+	other bool // another manager was seen since the last mastership, or there was none yet
+	why   string
+}
+
+// New returns the tenure of a manager that has not started. It keeps nothing.
+func New(e *env.Env) *Tenure { return &Tenure{Env: e, empty: true, other: true} }
+
+// Load takes what the store held, nil for nothing. A record that cannot be read counts as one
+// that says that there was another manager.
+func (t *Tenure) Load(st *store.State) {
+	if st == nil {
+		return
+	}
+	t.empty = len(st.LIDs)+len(st.MKeys)+len(st.Records) == 0
+	for i := range st.Records {
+		r := &st.Records[i]
+		if r.Table != store.TablePartitions || string(r.Key) != recordKey {
+			continue
+		}
+		rec, err := decode(r.Value)
+		if err != nil {
+			t.Notify(notice.Notice{
+				Kind: notice.KindKept, Level: notice.Warn, Err: err,
+				Text: "the record of the last mastership cannot be read, so what other managers gave is kept",
+			})
+			rec = record{Version: recordVersion, Keep: true}
+		}
+		t.rec, t.found = rec, true
+	}
+}
+
+func decode(b []byte) (rec record, err error) {
+	if err := json.Unmarshal(b, &rec); err != nil {
+		return record{}, fmt.Errorf("tenure: the stored record: %w", err)
+	}
+	if rec.Version != recordVersion {
+		return record{}, fmt.Errorf("tenure: the stored record: version %d is not known", rec.Version)
+	}
+	slices.Sort(rec.Decided)
+	rec.Decided = slices.Compact(rec.Decided)
+	return rec, nil
+}
+
+// op stores the record.
+func (t *Tenure) op() store.Op {
+	t.rec.Version = recordVersion
+	b, err := json.Marshal(t.rec)
+	if err != nil {
+		panic("tenure: numbers cannot be encoded: " + err.Error())
+	}
+	r := store.Record{Table: store.TablePartitions, Key: []byte(recordKey), Value: b}
+	return store.Op{Kind: store.PutRecord, Record: r}
+}
+
+// Other notes that another manager is master of the subnet, or of a part of it.
+func (t *Tenure) Other(guid ib.GUID) {
+	if t.Config.PlanOnly {
+		return
+	}
+	t.other, t.why = true, "manager "+guid.String()+" was master"
+	if t.found && t.rec.Keep {
+		return
+	}
+	t.rec.Keep, t.found = true, true
+	t.Save([]store.Op{t.op()})
+}
+
+// Begin begins a mastership. masters are the LIDs that ports name as their manager's, and has
+// reports whether the store has a LID for a port. It reports whether devices may
+// have entries that were given since the last mastership of this process.
+func (t *Tenure) Begin(masters []ib.LID, has func(port ib.GUID, l ib.LID) bool) (others bool) {
+	if t.Config.PlanOnly {
+		return false
+	}
+	was := t.rec
+	defer func() { t.other = false }()
+	switch {
+	case t.rec.Keep:
+		if t.why == "" {
+			t.why = "another manager was master before"
+		}
+	case !t.found && t.empty:
+		t.rec.Keep, t.why = true, "it is the first mastership with this store"
+	default:
+		for _, l := range masters {
+			if l.IsUnicast() && !has(t.Config.PortGUID, l) && !has(t.rec.Manager, l) {
+				t.other, t.rec.Keep, t.why = true, true, "ports name LID "+l.String()+" as that of their master"
+				break
+			}
+		}
+	}
+	t.rec.Manager = t.Config.PortGUID
+	if !t.found || was.Manager != t.rec.Manager || was.Keep != t.rec.Keep {
+		t.found = true
+		t.Save([]store.Op{t.op()})
+	}
+	return t.other
+}
+
+// Keeps reports whether entries that the store does not know stay, because another manager may
+// have given them.
+func (t *Tenure) Keeps() bool { return t.rec.Keep && !t.Config.StrictPartitions }
+
+// Why says why the store does not know what devices hold; "" if it does.
+func (t *Tenure) Why() string {
+	if !t.rec.Keep {
+		return ""
+	}
+	return t.why
+}
+
+// Settled notes that nothing is left that the store does not know.
+func (t *Tenure) Settled() {
+	if !t.rec.Keep {
+		return
+	}
+	t.rec.Keep, t.rec.Decided, t.why = false, nil, ""
+	t.Save([]store.Op{t.op()})
+}
+
+// Decide notes that an administrator decided about P_Keys, without their membership bits: no entry
+// of them is kept that is not known. It returns what is to be stored with the decision.
+func (t *Tenure) Decide(keys []ib.PKey) []store.Op {
+	if !t.rec.Keep || len(keys) == 0 {
+		return nil
+	}
+	t.rec.Decided = append(t.rec.Decided, keys...)
+	slices.Sort(t.rec.Decided)
+	t.rec.Decided = slices.Compact(t.rec.Decided)
+	return []store.Op{t.op()}
+}
+
+// Decided reports whether an administrator decided about a P_Key, whatever its membership bit.
+func (t *Tenure) Decided(k ib.PKey) bool {
+	_, ok := slices.BinarySearch(t.rec.Decided, k.Base())
+	return ok
+}
