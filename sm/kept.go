@@ -70,7 +70,7 @@ func (c *Core) settleKept() {
 		c.keeping.list = list
 		c.pkeys.ShowAnew()
 	}
-	if !c.pkeys.Met() || !c.vports.AllMet() {
+	if !c.pkeys.Met() || !c.vports.AllMet() || !c.placements.Met() {
 		return
 	}
 	n := countKept(list)
@@ -99,7 +99,7 @@ func (n keptCounts) text(why string) string {
 
 // keptNow lists what is kept.
 func (c *Core) keptNow() []subnet.Kept {
-	list := c.pkeys.Kept()
+	list := append(c.pkeys.Kept(), c.placements.Kept()...)
 	subnet.SortKept(list)
 	return list
 }
@@ -117,6 +117,7 @@ func (c *Core) dropKept(ports []ib.GUID) {
 			notice.Plural(n.keys, "P_Key"), notice.Plural(n.addresses, "virtual function")),
 	})
 	c.pkeys.DropKept(at)
+	c.placements.DropKept(at)
 	if ports == nil {
 		c.tenure.Settled()
 		c.pkeys.KeepsNothing()

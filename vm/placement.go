@@ -319,6 +319,9 @@ func (c *Core) shownAt(g ib.GUID) string {
 	}
 	p := c.snap.Ports[i]
 	node := c.snap.Nodes[p.Node].Desc
+	if slices.ContainsFunc(c.snap.Kept, func(k subnet.Kept) bool { return k.Function && k.GUID == g }) {
+		return "" // another manager gave it to an interface
+	}
 	switch {
 	case p.GUID != g:
 		return fmt.Sprintf("an alias GUID of port %v of %q", p.GUID, node)

@@ -117,11 +117,13 @@ func (m *Machine) meet(r vport.Ref, v *vport.Port) {
 	k := kindOf(r.Adapter)
 	own := k.ownLID(v)
 	if l == nil {
-		if !k.hostGUIDs() || !own || v.State() < ib.StateInit || m.EndPort(v.Info().PortGUID) != nil {
+		keep := m.keepsAddress(r.Adapter, v)
+		if !keep && (!k.hostGUIDs() || !own || v.State() < ib.StateInit) || m.EndPort(v.Info().PortGUID) != nil {
 			return
 		}
 		l = m.add(v.Info().PortGUID)
 		l.implied, l.LIDKind, l.Place = true, subnet.OwnLID, p
+		l.kept, l.since = keep, m.Now
 		m.look(l)
 	}
 	if l.implied && own && v.State() >= ib.StateInit && l.Place != p {

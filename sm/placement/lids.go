@@ -247,7 +247,7 @@ func (m *Machine) forget(l *placement) {
 	}
 	l.become(Ended)
 	delete(m.byGUID, l.GUID)
-	if !l.implied {
+	if !l.implied || l.kept {
 		if len(m.former) >= maxFormer {
 			clear(m.former)
 		}

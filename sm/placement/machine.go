@@ -121,6 +121,7 @@ type Needs struct {
 	Tables    Tables
 	Router    Router
 	Snapshots Snapshots
+	Keeper    Keeper
 }
 
 // Machine has the placements of a subnet.
@@ -131,6 +132,7 @@ type Machine struct {
 	tables    Tables
 	router    Router
 	snapshots Snapshots
+	keeper    Keeper
 
 	given  bool // Set was called: functions that no placement names are to hold nothing
 	byGUID map[ib.GUID]*placement
@@ -177,7 +179,7 @@ func New(e *env.Env, lids *lid.Table) *Machine {
 
 // Connect joins the machine with the other parts, some of which depend on it.
 func (m *Machine) Connect(n Needs) {
-	m.functions, m.tables, m.router, m.snapshots = n.Functions, n.Tables, n.Router, n.Snapshots
+	m.functions, m.tables, m.router, m.snapshots, m.keeper = n.Functions, n.Tables, n.Router, n.Snapshots, n.Keeper
 }
 
 // Next is when Advance is to be called in any case.
@@ -188,6 +190,8 @@ type placement struct {
 	subnet.Placement
 	state   State
 	implied bool // nobody set it: a VPort asked for a LID, which stays with its GUID
+	kept    bool // … or a function has it that another manager may have placed there (kept.go)
+	since   mad.Time
 
 	held subnet.Place // the function that holds it, as read or acknowledged
 	back subnet.Place // the function that held it last

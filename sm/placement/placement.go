@@ -65,7 +65,7 @@ func (m *Machine) set(n *subnet.Placement) {
 	l.Placement = *n
 	l.Aliases = slices.Clone(n.Aliases)
 	l.become(Waiting)
-	l.implied, l.looked, l.failed = false, false, failure{}
+	l.implied, l.kept, l.looked, l.failed = false, false, false, failure{}
 	l.sinks = l.sinks && n.LIDKind == subnet.SharedLID
 	l.told = subnet.PlacementReport{}
 	if n.Place != (subnet.Place{}) && m.wants[n.Place] == nil {
