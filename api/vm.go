@@ -26,6 +26,7 @@ var (
 type Machines interface {
 	Memberships
 	Migrations
+	Keeper
 	// VMs lists interfaces by name, a page of them.
 	VMs(f VMFilter) (VMList, error)
 	// VM is one interface; the error is vm.ErrNotFound if there is none.
@@ -360,6 +361,7 @@ func machines(a huma.API, m Machines) {
 	})
 	changeMachines(a, m)
 	migrations(a, m)
+	kept(a, m)
 }
 
 func changeMachines(a huma.API, m Machines) {

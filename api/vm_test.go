@@ -25,6 +25,8 @@ type fakeMachines struct {
 
 	progress  []VMProgress
 	performed []vm.Op
+	kept      []Kept
+	ports     []string // what was asked about kept entries
 	reply     func(vm.Op) error
 }
 
@@ -64,6 +66,18 @@ func (f *fakeMachines) SetMigration(name string, p VMProgress) error {
 		return fmt.Errorf("%q: %w", name, vm.ErrNotFound)
 	}
 	f.progress = append(f.progress, p)
+	return f.refused
+}
+
+func (f *fakeMachines) Kept() []Kept { return f.kept }
+
+func (f *fakeMachines) Adopt(_ context.Context, ports []string) ([]Adopted, error) {
+	f.ports = append(f.ports, "adopt "+strings.Join(ports, " "))
+	return []Adopted{{What: "P_Key 5"}, {What: "P_Key 6", Error: "no"}}, f.refused
+}
+
+func (f *fakeMachines) DropKept(_ context.Context, ports []string) error {
+	f.ports = append(f.ports, "drop "+strings.Join(ports, " "))
 	return f.refused
 }
 

@@ -10,6 +10,8 @@ import (
 
 	"heddle/ib"
 	wire "heddle/ib/sa"
+	"heddle/ib/smp"
+	"heddle/mad"
 	"heddle/partition"
 	"heddle/sa"
 	"heddle/sim"
@@ -129,6 +131,27 @@ func (p *pairBed) addresses() map[string]string {
 	return out
 }
 
+// setKeys has a host write its own P_Key table.
+func (p *pairBed) setKeys(host int, keys ...ib.PKey) {
+	p.t.Helper()
+	ep, err := p.Sim.Attach(p.hosts[host])
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	defer ep.Close()
+	var m ib.MAD
+	smp.NewDR(&m, ib.MethodSet, smp.AttrPKeyTable, 0, 0, nil)
+	m.SetTID(1)
+	var table smp.PKeyTable
+	copy(table[:], keys)
+	table.Put(smp.Data(&m))
+	ep.Send(&mad.Packet{Addr: mad.Addr{LID: ib.LIDPermissive}, Data: m[:]})
+	p.Run(10 * time.Millisecond)
+	if got := keysAt(p.Cluster, p.Fabric.Find(p.hosts[host]), 1); !slices.Equal(got, keys) {
+		p.t.Fatalf("the host holds %v", got)
+	}
+}
+
 // same compares what devices hold with what they held.
 func (p *pairBed) same(was map[string]string, when string) {
 	p.t.Helper()
@@ -224,9 +247,7 @@ func TestTakeoverKeeps(t *testing.T) {
 				}
 				// Now the store knows all: a key that a host has set itself is foreign.
 				p.b.Kill()
-				if err := p.Sim.ShowPKeys(p.hosts[6], []ib.PKey{0xFFFF, 0x8005}); err != nil {
-					t.Fatal(err)
-				}
+				p.setKeys(6, 0xFFFF, 0x8005)
 				p.b = p.manager(8, 1, p.bStore)
 				p.settle(p.b)
 				p.same(was, "after a host set a P_Key itself")

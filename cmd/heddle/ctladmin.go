@@ -19,7 +19,7 @@ import (
 // ctlAdministration are the commands about partitions and the SA's state.
 func ctlAdministration() []*cobra.Command {
 	return []*cobra.Command{
-		ctlPath(), ctlPartitions(), ctlSAKey(), ctlBackup(),
+		ctlPath(), ctlPartitions(), ctlAdopt(), ctlSAKey(), ctlBackup(),
 		ctlCommand("groups", "Multicast groups and their members", http.MethodGet, "/v1/groups", printGroups),
 		ctlCommand("services", "Registered services", http.MethodGet, "/v1/services", printServices),
 		ctlCommand("subscriptions", "Subscriptions to events", http.MethodGet, "/v1/subscriptions", printSubscriptions),
