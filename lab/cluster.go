@@ -292,6 +292,9 @@ func (m *Manager) SetAliases(l []subnet.Alias) { m.sm.Step(sm.SetAliases{Aliases
 // ReadTables has the lane tables of nodes read; none = all.
 func (m *Manager) ReadTables(nodes ...ib.GUID) { m.sm.Step(sm.ReadTables{Nodes: nodes}) }
 
+// DropKept has what is kept at ports taken away; none = all.
+func (m *Manager) DropKept(ports ...ib.GUID) { m.sm.Step(sm.DropKept{Ports: ports}) }
+
 // SetPartitions replaces the partitions.
 func (m *Manager) SetPartitions(p *partition.Policy, tag uint64) {
 	m.sm.Step(sm.SetPartitions{Policy: p, Tag: tag})
