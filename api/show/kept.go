@@ -86,7 +86,11 @@ func Adoption(op vm.Op) string {
 		if op.Full {
 			as = "full"
 		}
-		return fmt.Sprintf("P_Key %v: %d %s members", op.PKey, len(op.GUIDs), as)
+		who := fmt.Sprintf("%d %s members", len(op.GUIDs), as)
+		if len(op.GUIDs) == 1 {
+			who = op.GUIDs[0].String() + " as " + as + " member"
+		}
+		return fmt.Sprintf("P_Key %v: %s", op.PKey, who)
 	}
 	return fmt.Sprintf("%T", op)
 }
