@@ -368,20 +368,30 @@ func (c *Core) stays(t *track, h *host, feeder int32) (Sign, bool) {
 	if (t.open.Sign == Waiting && w >= max(c.cfg.WaitLow, c.cfg.Keep*t.mean) || w >= c.cfg.Wait) && c.saturated(h, c.cfg.BusyLow) {
 		return Waiting, true
 	}
-	if c.src.Use(h.at, perf.XmitData) < c.cfg.FullLow {
-		return 0, false
-	}
-	if feeder >= 0 && c.wait(feeder) >= c.cfg.WaitLow {
+	use := c.src.Use(h.at, perf.XmitData)
+	switch {
+	case use >= c.cfg.FullLow && feeder >= 0 && c.wait(feeder) >= c.cfg.WaitLow:
 		return Full, true
+	case !c.fed(t):
+	case use >= c.cfg.FullLow:
+		// Once flows are on a lane of their own, ports that feed it are busy with others.
+		return Full, true
+	case c.of.open > 1 && use+w >= c.cfg.Shared:
+		// On the slow lane flows to several hot spots wait for each other.
+		return t.open.Sign, true
 	}
-	// Once flows are on a lane of their own, ports that feed it are busy with others.
+	return 0, false
+}
+
+// fed reports whether a contributor to a hot spot waits.
+func (c *Core) fed(t *track) bool {
 	for i := range t.open.Contributors {
 		p := c.snap.PortByGUID(t.open.Contributors[i].Host.GUID)
 		if p >= 0 && int(p) < c.src.Len() && c.wait(p) >= c.cfg.WaitLow {
-			return Full, true
+			return true
 		}
 	}
-	return 0, false
+	return false
 }
 
 func (c *Core) close(t *track, why string, out *Output) {
