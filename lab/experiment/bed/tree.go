@@ -3,6 +3,7 @@ package bed
 import (
 	"fmt"
 	"runtime"
+	"slices"
 	"sync"
 
 	"heddle/fabric"
@@ -99,8 +100,8 @@ func (t *Tree) Offer(b *Data, spots int, q dataplane.Sharing) error {
 }
 
 // Fill has each host always have a packet ready for each lane, with the same mix of
-// destinations within a lane. On a lane that only packets to the hot spot take, they are
-// offered at HotShare of the host's rate.
+// destinations within a lane. On a lane that only packets to hot spots take, they are
+// offered at their share of the host's rate.
 func (t *Tree) Fill(b *Data, spots, lanes int) error {
 	for h := range t.Hosts {
 		by := make([][]int, lanes)
@@ -115,14 +116,18 @@ func (t *Tree) Fill(b *Data, spots, lanes int) error {
 				continue
 			}
 			s := dataplane.Stream{Src: h, To: dataplane.ToAmong(among), Bytes: Bytes}
-			switch {
-			case hot == h || int(b.SL[h][hot]) != lane:
-			case len(among) == 1:
-				s.Gap = dataplane.Time(float64(TreeSlot()) / HotShare)
-			default:
-				// Of the packets of this lane.
-				rest := (1 - HotShare) * float64(len(among)) / float64(t.Hosts-1)
-				s.To = s.To.Mixed(HotShare/(HotShare+rest), hot)
+			own, share := 0.0, float64(len(among))/float64(t.Hosts-1)
+			if hot != h {
+				share *= 1 - HotShare
+				if int(b.SL[h][hot]) == lane {
+					own, share = HotShare, share+HotShare
+				}
+			}
+			if own > 0 {
+				s.To = s.To.Mixed(own/share, hot)
+			}
+			if !slices.ContainsFunc(among, func(d int) bool { return t.Hot(d, spots) != d }) {
+				s.Gap = dataplane.Time(float64(TreeSlot()) / share)
 			}
 			if _, err := b.Engine.AddStream(s); err != nil {
 				return err
@@ -132,13 +137,15 @@ func (t *Tree) Fill(b *Data, spots, lanes int) error {
 	return nil
 }
 
-// Slow puts the packets to hot spots on service level sl, as an ideal detector that
-// knows them from the beginning. It reports an error if some switch has no lane of that
-// number for it.
+// Slow puts all packets that are directed to a hot spot on service level sl, whichever
+// host sends them, as the packet generator of Paper IV (§5.4) does. It reports an error
+// if some switch has no lane of that number for it.
 func (t *Tree) Slow(b *Data, spots int, sl ib.SL) error {
 	for h := range t.Hosts {
-		if hot := t.Hot(h, spots); hot != h {
-			b.SL[h][hot] = sl
+		for hot := 0; hot < t.Hosts; hot += t.Hosts / spots {
+			if hot != h {
+				b.SL[h][hot] = sl
+			}
 		}
 	}
 	f := b.Cluster.Fabric

@@ -25,7 +25,7 @@ type results struct {
 	beds  [][]*bedResult // by experiment
 	rings []ringResult
 	trees []bed.Tree
-	loops []treeLoop // by tree
+	loops [][]treeLoop // by tree
 	lanes []layout
 	spots []int
 	point []treePoint
@@ -100,18 +100,6 @@ func run(o bed.Options, lanes []layout, spots []int) (*report.Report, error) {
 		}
 		r.rings = append(r.rings, y)
 	}
-	for _, t := range r.trees {
-		if t.Hosts > maxLoopTree {
-			r.loops = append(r.loops, treeLoop{})
-			continue
-		}
-		o.Say("%v: the real loop", &t)
-		x, err := runTreeLoop(t, o.Seed)
-		if err != nil {
-			return nil, fmt.Errorf("%v, the real loop: %w", &t, err)
-		}
-		r.loops = append(r.loops, *x)
-	}
 	r.tree = make([]treeResult, len(r.point))
 	err := bed.Each(len(r.point), func(i int) (err error) {
 		p := &r.point[i]
@@ -126,8 +114,38 @@ func run(o bed.Options, lanes []layout, spots []int) (*report.Report, error) {
 	if err != nil {
 		return nil, err
 	}
+	for _, t := range r.trees {
+		list, err := r.treeLoops(o, t)
+		if err != nil {
+			return nil, fmt.Errorf("%v, the real loop: %w", &t, err)
+		}
+		r.loops = append(r.loops, list)
+	}
 	return r.report(), nil
 }
+
+// treeLoops runs a tree with the real loop, if it is not too large.
+func (r *results) treeLoops(o bed.Options, t bed.Tree) (list []treeLoop, err error) {
+	for _, spots := range r.spots {
+		if t.Hosts > maxLoopTree || !crowds(t, spots) {
+			continue
+		}
+		o.Say("%v: the real loop, %d hot spots", &t, spots)
+		x := treeLoop{
+			spots: spots, without: *r.at(t, layout{1, false}, spots, dataplane.LaneQueue),
+			ideal: *r.at(t, layout{1, true}, spots, dataplane.LaneQueue),
+		}
+		if err := x.run(t, o.Seed); err != nil {
+			return nil, err
+		}
+		list = append(list, x)
+	}
+	return list, nil
+}
+
+// crowds reports whether so many hot spots are sent well more than they take: smaller crowds hardly
+// make a hot spot.
+func crowds(t bed.Tree, spots int) bool { return bed.HotShare*float64(t.Hosts/spots) > 2 }
 
 // slot is the result that is compared with the slot model.
 func (r *results) slot(t bed.Tree) *treeResult {

@@ -2,6 +2,7 @@ package dftree
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"heddle/ib"
@@ -14,8 +15,8 @@ import (
 )
 
 // Figure 13 with the real loop (P4.10): counters of all ports are read, the detector finds
-// the hot spot, the SA notifies the hosts, and these change the level of what they send to
-// it. Traffic is streams, so a host changes a level as soon as its notice has come.
+// the hot spots, the SA notifies the hosts, and these change the level of what they send
+// there. Traffic is streams, so a host changes a level as soon as its notice has come.
 
 const (
 	// treeInterval is that of the performance manager, for each host: 2 ms for 648.
@@ -26,13 +27,14 @@ const (
 	maxLoopTree = 648
 )
 
-// treeLoop is what it gave with one hot spot, as shares of what a host can send.
+// treeLoop is what it gave, as shares of what a host can send.
 type treeLoop struct {
-	without, ideal, real float64
+	spots                int
+	without, ideal, real treeResult
 	opened, closed       []string
-	hot                  string
+	hot                  []string      // the hot spots' hosts, in order of names
 	moved                int           // pairs of hosts whose level is that of the slow lane
-	others               int           // of them not to the hot spot
+	others               int           // of them not to a hot spot
 	movedAt              time.Duration // until the last pair moved, from the beginning; never: none did
 }
 
@@ -40,22 +42,6 @@ type treeLoop struct {
 // fill a small tree.
 func treeEvery(t bed.Tree) time.Duration {
 	return max(2*time.Millisecond, time.Duration(t.Hosts)*treeInterval)
-}
-
-func runTreeLoop(t bed.Tree, seed uint64) (*treeLoop, error) {
-	r := &treeLoop{movedAt: never}
-	for _, x := range []struct {
-		l  layout
-		to *float64
-	}{{layout{1, false}, &r.without}, {layout{1, true}, &r.ideal}} {
-		p := treePoint{t, x.l, 1, dataplane.LaneQueue, false}
-		y, err := p.run(seed, 1)
-		if err != nil {
-			return nil, err
-		}
-		*x.to = y.steady
-	}
-	return r, r.run(t, seed)
 }
 
 // run is the tree with the real loop.
@@ -77,7 +63,13 @@ func (r *treeLoop) run(t bed.Tree, seed uint64) error {
 	for h := range hosts {
 		l.Engine.SetCaps(h, dataplane.Rate{}, dataplane.Rate{}) // wire speed
 	}
-	r.hot = hosts[0].Name
+	r.movedAt = never
+	for i, h := range hosts {
+		if t.Hot(i, r.spots) == i {
+			r.hot = append(r.hot, h.Name)
+		}
+	}
+	slices.Sort(r.hot)
 	b := &TestBed{Loaded: l, Hosts: hosts}
 	if err := l.RunUntil(time.Minute, b.notified); err != nil {
 		return fmt.Errorf("the first notices: %w", err)
@@ -103,17 +95,18 @@ func (r *treeLoop) run(t bed.Tree, seed uint64) error {
 		}
 	}
 	d := &bed.Data{Cluster: l.Cluster, Manager: l.Manager, Engine: l.Engine}
-	if err := t.Offer(d, 1, dataplane.LaneQueue); err != nil {
+	if err := t.Offer(d, r.spots, dataplane.LaneQueue); err != nil {
 		return err
 	}
-	l.Run(treeLoopWarm * treeEvery(t))
 	p := treePoint{tree: t}
-	r.real = p.share(d, treeWindow)
+	r.real.cold = p.share(d, treeCold)
+	l.Run(treeLoopWarm*treeEvery(t) - l.Sim.Now().Sub(began))
+	r.real.steady = p.share(d, treeWindow)
 	for i := range level {
 		for dst, sl := range level[i] {
 			if sl != 0 {
 				r.moved++
-				if dst != 0 {
+				if t.Hot(dst, r.spots) != dst {
 					r.others++
 				}
 			}

@@ -26,6 +26,20 @@ func Ring(order []int, bytes, times int) [][]Step {
 	return steps
 }
 
+// RingInTurn is Ring with a step for each direction: to the next rank, and from the one before; then
+// the other way round.
+func RingInTurn(order []int, bytes, times int) [][]Step {
+	n := len(order)
+	steps := make([][]Step, n)
+	for i, r := range order {
+		next, before := []int{order[(i+1)%n]}, []int{order[(i+n-1)%n]}
+		for range times {
+			steps[r] = append(steps[r], Step{To: next, From: before, Bytes: bytes}, Step{To: before, From: next, Bytes: bytes})
+		}
+	}
+	return steps
+}
+
 // AllToAll has n ranks compute, then send a block to each other, so many times: the
 // shape of NAS IS.
 func AllToAll(n, bytes, times int, compute Time) [][]Step {

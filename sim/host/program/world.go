@@ -40,6 +40,7 @@ type rank struct {
 	computes bool
 	ended    bool
 	endedAt  Time
+	began    []Time // of steps
 	failed   rc.Status
 	bad      error
 }
@@ -144,8 +145,12 @@ func (w *World) Check() error {
 	return nil
 }
 
+// Began are the times at which a rank began its steps so far, and after the last one its end.
+func (w *World) Began(rank int) []Time { return w.ranks[rank].began }
+
 // begin begins a step.
 func (r *rank) begin() {
+	r.began = append(r.began, r.a.Now())
 	if r.at == len(r.steps) {
 		r.ended, r.endedAt = true, r.a.Now()
 		return
