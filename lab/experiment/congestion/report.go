@@ -53,6 +53,8 @@ func (r *results) parameters() report.Section {
 			row("trees", "QDR; hosts at wire speed; 62 packets a switch port, split among the lanes in use"),
 			row("CC on trees of n hosts", fmt.Sprintf("threshold %d, marking rate %d, increase %d, timer n, a table whose pauses rise with "+
 				"the fourth power of the index to 2n packet times (%s: timer %d)", n.threshold, n.rate, n.increase, n.table.name, n.timer)),
+			row("windows on trees of n hosts", "all to one: 60 n packet times after 100 n, with CC after 420 n; mix: "+
+				"3,000 packet times after 4,000, with CC after 40 n for each hot spot if that is more"),
 			row("switches", fmt.Sprintf("%d packets of an input read at a time, %v, %v from head to head", dc.Reads, dc.Choice,
 				dc.SwitchDelay)),
 		}},
