@@ -84,6 +84,12 @@ const (
 	logging
 )
 
+// redirection is where an agent has its requests sent.
+type redirection struct {
+	to   *cc.ClassPortInfo // nil: nowhere
+	hops uint8             // redirections in a row
+}
+
 // agent is the congestion control agent of a switch, or of a port of a channel adapter.
 type agent struct {
 	guid  ib.GUID // port GUID
@@ -116,16 +122,14 @@ type agent struct {
 	have *Settings // that are being read
 
 	// The visit: one request at a time.
-	stage  stage
-	todo   []request
-	busy   bool
-	writes uint8  // how often settings were written
-	lost   bool   // a Set was not answered
-	why    string // a Set was refused
-	addr   mad.Addr
-	// redirect, if not nil, is where it has its requests sent. hops counts redirections in a row.
-	redirect *cc.ClassPortInfo
-	hops     uint8
+	stage    stage
+	todo     []request
+	busy     bool
+	writes   uint8  // how often settings were written
+	lost     bool   // a Set was not answered
+	why      string // a Set was refused
+	addr     mad.Addr
+	redirect redirection
 
 	visit  mad.Time // when it is to be read again
 	log    mad.Time // when its log is to be read; Never: not

@@ -50,8 +50,8 @@ const noPathPause = 5 * time.Second
 // where finds the way to an agent, or to the one that it redirects to. It reports false if there is
 // none.
 func (c *Core) where(a *agent) (mad.Addr, bool) {
-	if a.redirect != nil {
-		if to, err := c.snap.Redirected(c.self, a.redirect); err == nil {
+	if a.redirect.to != nil {
+		if to, err := c.snap.Redirected(c.self, a.redirect.to); err == nil {
 			return redirected(&to), true
 		}
 		c.direct(a)
@@ -66,10 +66,10 @@ func redirected(r *subnet.Redirect) mad.Addr {
 
 // direct has an agent asked where its node is.
 func (c *Core) direct(a *agent) {
-	if a.redirect != nil {
-		a.redirect, a.classAsked = nil, 0 // which may redirect again
+	if a.redirect.to != nil {
+		a.redirect.to, a.classAsked = nil, 0 // which may redirect again
 	}
-	a.hops = 0
+	a.redirect.hops = 0
 }
 
 // maxRedirects bounds redirections in a row.
@@ -78,7 +78,7 @@ const maxRedirects = 4
 // redirect follows a ClassPortInfo to another agent (IBA §13.5.2), and begins the visit anew there.
 func (c *Core) redirect(a *agent, ci *cc.ClassPortInfo) {
 	to, err := c.snap.Redirected(c.self, ci)
-	if a.hops++; a.hops > maxRedirects {
+	if a.redirect.hops++; a.redirect.hops > maxRedirects {
 		err = fmt.Errorf("redirects more than %d times", maxRedirects)
 	}
 	if err != nil {
@@ -88,10 +88,10 @@ func (c *Core) redirect(a *agent, ci *cc.ClassPortInfo) {
 		c.giveUp(a, Without, err.Error())
 		return
 	}
-	if a.redirect == nil || *a.redirect != *ci {
+	if a.redirect.to == nil || *a.redirect.to != *ci {
 		c.tell(KindRedirect, false, "%s redirects requests for congestion control to LID %v, QP %d", c.name(a), to.LID, to.QP)
 	}
-	a.redirect, a.addr = ci, redirected(&to)
+	a.redirect.to, a.addr = ci, redirected(&to)
 	c.probe(a)
 }
 
@@ -187,7 +187,7 @@ func (c *Core) settle(a *agent) {
 	if a.held = h; h.same(a.want) {
 		a.held = a.want // one copy for all that hold the same
 	}
-	a.have, a.last, a.hops, c.reread = nil, c.t, 0, true
+	a.have, a.last, a.redirect.hops, c.reread = nil, c.t, 0, true
 	c.changed = c.changed || was == nil || was != a.held && !was.same(a.held)
 }
 
@@ -439,7 +439,7 @@ func (c *Core) take(a *agent, r request, m *ib.MAD) {
 	case getClass:
 		var v cc.ClassPortInfo
 		_ = v.Decode(data)
-		if subnet.Redirects(&v) && a.redirect == nil {
+		if subnet.Redirects(&v) && a.redirect.to == nil {
 			c.redirect(a, &v)
 			return
 		}
