@@ -197,8 +197,7 @@ func TestTakeoverKeeps(t *testing.T) {
 	for _, x := range adoptModels {
 		for _, older := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, older %v", x.name, older), func(t *testing.T) {
-				var p *pairBed
-				p = layPair(t, x.h, x.cfg, func(p *pairBed) {
+				p := layPair(t, x.h, x.cfg, func(p *pairBed) {
 					if older { // b is master for a while, with what a's store has by then
 						st, err := p.aStore.Load()
 						if err != nil {

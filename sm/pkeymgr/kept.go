@@ -2,6 +2,7 @@ package pkeymgr
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 
 	"heddle/ib"
@@ -222,9 +223,7 @@ func (m *Manager) DropKept(at func(port ib.GUID) bool) {
 	}
 	quarantine := func(freed map[ib.PKey][]string) map[ib.PKey][]string {
 		out := map[ib.PKey][]string{}
-		for k, list := range freed {
-			out[k] = list
-		}
+		maps.Copy(out, freed)
 		for k := range dropped {
 			out[k] = append(slices.Clone(out[k]), "kept")
 		}
