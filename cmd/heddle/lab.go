@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
@@ -232,11 +233,12 @@ func unusedFlag(cmd *cobra.Command, e *experiment.Experiment) error {
 		if !cmd.Flags().Changed(name) || slices.Contains(e.Takes, name) {
 			continue
 		}
-		takes := "--seed"
+		var takes strings.Builder
+		takes.WriteString("--seed")
 		for _, t := range e.Takes {
-			takes += ", --" + t
+			takes.WriteString(", --" + t)
 		}
-		return usagef("--%s: experiment %s does not use it; it takes %s", name, e.Name, takes)
+		return usagef("--%s: experiment %s does not use it; it takes %s", name, e.Name, takes.String())
 	}
 	return nil
 }
