@@ -65,6 +65,19 @@ func DefaultConfig() sm.Config {
 	return c
 }
 
+// Kills say when a manager dies.
+type Kills struct {
+	// KillAfter, if > 0, is how many more SMPs the manager sends before it
+	// dies without a word.
+	KillAfter int
+	// KillAfterVMWrites, if > 0, is how many more times the address manager
+	// stores something before the manager dies, at once.
+	KillAfterVMWrites int
+	// KillAfterMoves, if > 0, is how many more moves of interfaces end and are answered
+	// before the manager dies, at once.
+	KillAfterMoves int
+}
+
 // Manager is a core on a port of the simulated subnet, with the shell that
 // drives it in virtual time.
 type Manager struct {
@@ -87,15 +100,7 @@ type Manager struct {
 	JobTime time.Duration // virtual time that a routing job takes
 	// JobClock: a routing job takes JobTime and what it took by Clock.
 	JobClock bool
-	// KillAfter, if > 0, is how many more SMPs the manager sends before it
-	// dies without a word.
-	KillAfter int
-	// KillAfterVMWrites, if > 0, is how many more times the address manager
-	// stores something before the manager dies, at once.
-	KillAfterVMWrites int
-	// KillAfterMoves, if > 0, is how many more moves of interfaces end and are answered
-	// before the manager dies, at once.
-	KillAfterMoves int
+	Kills
 	// OnSend, if set, sees every packet before it is sent.
 	OnSend func(p *mad.Packet)
 	// OnReceive, if set, is called with every received packet before the core gets it.
