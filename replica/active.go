@@ -21,6 +21,7 @@ var errStall = errors.New("the disk takes too long")
 // active appends to the journal.
 type active struct {
 	granted bool
+	why     Why
 	alone   bool // entries count without the peer
 	going   bool // alone is being written down
 	over    bool // it took over from a paired standby's place; no pairing has begun since
@@ -67,7 +68,11 @@ func (a *active) begin(c *Core, why Why, spare bool, lapse mad.Time) {
 // grant begins the term.
 func (a *active) grant(c *Core, why Why) {
 	a.granted, a.alone, c.aborted = true, c.note.alone, false
-	c.out.Grant = &Grant{Why: why, Stale: why == WhyStale || why == WhyAsked}
+	c.out.Grant = &Grant{Why: why, Stale: why == WhyStale || why == WhyAsked, Until: mad.Never}
+	if a.over && why == WhySilence {
+		c.out.Grant.Until = a.lapse
+	}
+	a.why = why
 	c.nextSign = c.now
 	c.tell(Notice{Kind: NoticeActive, Why: why, Mark: c.last})
 }
@@ -187,12 +192,15 @@ func (a *active) think(c *Core) {
 	if !c.port && a.granted && !a.handing {
 		a.handover(c, WhyPort)
 	}
+	if a.over && a.why == WhySilence && !a.fenced && c.past(a.lapse, 0) {
+		// The old manager may be alone by now. What was written since does not count.
+		c.aborted = true
+		c.stepBack(WhyLate)
+		return
+	}
 	a.feed(c)
 	a.join(c)
 	a.leave(c)
-	if c.role != Active {
-		return
-	}
 	a.count(c)
 	a.handOver(c)
 }
@@ -389,7 +397,8 @@ func (a *active) handOver(c *Core) {
 func (a *active) yield(c *Core, why Why) {
 	id, term := c.note.pair, c.term
 	c.out.Sends = append(c.out.Sends, Over{Term: term, ID: id})
+	open := a.open
 	c.stepBack(why)
-	c.out.Hangup = false // Over is on its way
+	c.out.Hangup, a.open = false, open // Over is on its way
 	c.standby.yield, c.standby.pair = true, id
 }

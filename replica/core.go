@@ -193,8 +193,8 @@ func (c *Core) did(ev Did) {
 	p.then(ev)
 }
 
-// remember writes the note and calls then when it is durable. A disk that cannot write it
-// makes a standby of an active manager.
+// remember writes the note and calls then when it is durable. If the disk cannot write it, an
+// active manager is standby, and a standby leaves the pairing.
 func (c *Core) remember(then func()) {
 	c.note.term = c.term
 	c.order(SetNote{c.note.encode()}, func(d Did) {
@@ -205,7 +205,7 @@ func (c *Core) remember(then func()) {
 			c.tell(Notice{Kind: NoticeDisk, Err: d.Err})
 			c.stepBack(WhyDisk)
 		default:
-			c.tell(Notice{Kind: NoticeDisk, Err: d.Err})
+			c.standby.leave(c, d.Err)
 		}
 	})
 }
@@ -241,7 +241,7 @@ func (c *Core) sign() {
 		Term: c.term, Last: c.has(), Left: c.standby.left, PortOK: c.port,
 	}
 	if c.role == Active {
-		s.Active, s.Alone, s.Pair = true, c.active.alone, c.note.pair
+		s.Active, s.Alone, s.Pair = true, c.active.alone || c.active.going, c.note.pair
 	} else {
 		s.Was, s.Pair, s.Paired, s.Yield = c.standby.wasAlone, c.standby.pair, c.standby.spare(c), c.standby.yield
 	}

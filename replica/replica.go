@@ -21,9 +21,8 @@
 //     sign. Lease is shorter than Alone, so the lease has ended before rule 2 can act.
 //  4. A paired standby takes over when it heard nothing for Config.Take on any channel, its
 //     port is active and a switch answers. It takes the next term, and writes that down first.
-//  5. A manager that took over makes itself the SM of the old one's port first of all. It goes
-//     alone by rule 2 only if that was done before its lease ended, or if that port cannot be
-//     reached. An active manager whose port names the other one is standby from then on. So of
+//  5. A manager that took over makes itself the SM of the old one's port first of all, before its
+//     lease ends, unless no way leads to that port. If it cannot, it is standby again. An active manager whose port names the other one is standby from then on. So of
 //     two managers on one fabric at most one goes alone.
 //  6. A standby that is not paired takes over after Config.Stale without a sign, and says that
 //     it may lack entries.
@@ -298,6 +297,7 @@ const (
 	WhySuperseded                // the other manager has a newer term
 	WhyDisk                      // the disk failed
 	WhyPort                      // the port is down
+	WhyLate                      // it could not become the SM of the other one's port in time
 	WhyChallenged                // the other manager is the SM of this one's port
 )
 
@@ -305,6 +305,9 @@ const (
 type Grant struct {
 	Why   Why
 	Stale bool // it may lack entries that were acknowledged
+	// Until is when this manager must be the SM of the peer's port. After it the shell must
+	// write nothing to that port, because the peer may be alone.
+	Until mad.Time
 }
 
 // NoticeKind is the kind of a Notice.

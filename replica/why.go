@@ -4,7 +4,7 @@ var whyText = [...]string{
 	WhySilence: "the active manager was silent", WhyHandover: "handed over", WhyStale: "silence, and entries may be missing",
 	WhyAsked: "asked for, and entries may be missing", WhyWasAlone: "it was alone before", WhyNewer: "it has the newer entries",
 	WhySuperseded: "the other manager has a newer term", WhyDisk: "the disk failed", WhyPort: "the port is down",
-	WhyChallenged: "its port names the other manager",
+	WhyLate: "it did not reach the other manager's port in time", WhyChallenged: "its port names the other manager",
 }
 
 // String implements fmt.Stringer.

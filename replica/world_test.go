@@ -203,7 +203,8 @@ func (s *site) do(out *Output) {
 		if out.Grant.Stale {
 			w.loud = append(w.loud, w.now)
 		}
-		s.later(w.lag(100*time.Millisecond), s.fence)
+		until := out.Grant.Until
+		s.later(w.lag(100*time.Millisecond), func() { s.fence(until) })
 	}
 	if out.Close && s.mine != nil {
 		w.breakStream(s.mine, true)
@@ -261,18 +262,16 @@ func (w *world) carries(i int, ch Channel) bool {
 	return ch == Stream || !w.split && w.port[0] && w.port[1]
 }
 
-func (s *site) fence() {
+func (s *site) fence(until mad.Time) {
 	w := s.w
-	if !s.drive {
+	switch {
+	case !s.drive || s.clock() >= until:
+		return
+	case !w.port[s.i]:
+		s.later(50*time.Millisecond, func() { s.fence(until) })
 		return
 	}
-	if w.port[s.i] {
-		s.sm = s.i
-	}
-	if !w.port[s.i] {
-		s.later(50*time.Millisecond, s.fence)
-		return
-	}
+	s.sm = s.i
 	if w.split || !w.port[1-s.i] {
 		s.step(Fenced{Unreachable: true})
 	} else {
@@ -453,7 +452,11 @@ func (s *site) send(msg Message) {
 			m, mine = s.other().mine, false
 		}
 	}
-	if m == nil || !m.open || !w.carries(s.i, Stream) {
+	if m == nil || !m.open {
+		return
+	}
+	if !w.carries(s.i, Stream) {
+		w.at(2*time.Second, func() { w.breakStream(m, true) }) // TCP_USER_TIMEOUT
 		return
 	}
 	last := &m.last
