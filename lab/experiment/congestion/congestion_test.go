@@ -28,6 +28,7 @@ func TestRun(t *testing.T) {
 	reporttest.MustHold(
 		t, r,
 		"P3.2, V33: FIFO inputs: the victim", "P3.2: VoQ inputs: the victim with threshold 15", // the report says why
+		"V46: 72 hosts, FIFO inputs: victims with CC", // 0.90 to 1.00, by when flows begin
 	)
 	if _, err := Run(bed.Options{Sizes: []int{100}}); err == nil {
 		t.Error("a tree of 100 hosts is no size of the experiment, and was taken")
