@@ -16,13 +16,14 @@ type Keeper interface {
 	// Adopt gives interfaces and memberships to what is kept at ports, all of them without ports,
 	// and returns one outcome for each operation. An error says that nothing was done.
 	Adopt(ctx context.Context, ports []string) ([]Adopted, error)
-	// DropKept has what is kept at ports, all of them without ports, taken away.
+	// DropKept revokes what is kept at ports, all of them without ports.
 	DropKept(ctx context.Context, ports []string) error
 }
 
 // Kept is an entry of a device that is kept.
 type Kept struct {
 	PortGUID    string    `json:"port_guid" doc:"of the physical port"`
+	NodeGUID    string    `json:"node_guid,omitempty" doc:"of its node; absent while it is not in the subnet"`
 	Description string    `json:"description,omitempty" doc:"of its node"`
 	Function    int       `json:"function,omitempty" doc:"virtual port or function; absent: the port itself"`
 	GUID        string    `json:"guid" doc:"who has it"`
@@ -60,7 +61,7 @@ func kept(a huma.API, k Keeper) {
 	})
 	huma.Register(a, huma.Operation{
 		OperationID: "drop-kept", Method: http.MethodPost, Path: "/v1/kept/drop", DefaultStatus: http.StatusAccepted,
-		Summary: "Take what is kept away from its ports",
+		Summary: "Revoke what is kept",
 	}, func(ctx context.Context, in *keptPorts) (*body[struct{}], error) {
 		if err := k.DropKept(ctx, in.Body.Ports); err != nil {
 			return nil, vmError(err)

@@ -23,7 +23,8 @@ func Kept(s *subnet.Snapshot, started time.Time) (out []api.Kept) {
 			Since: started.Add(time.Duration(k.Since)).UTC().Truncate(time.Second),
 		}
 		if p := s.PortByPortGUID(k.Place.Port); p >= 0 {
-			x.Description = s.Nodes[s.Ports[p].Node].Desc
+			n := &s.Nodes[s.Ports[p].Node]
+			x.NodeGUID, x.Description = n.Info.NodeGUID.String(), n.Desc
 		}
 		if k.PKey != 0 {
 			x.PKey, x.Membership = k.PKey.Base().String(), "limited"

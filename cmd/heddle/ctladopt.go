@@ -6,12 +6,14 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"heddle/api"
+	"heddle/ib"
 )
 
 // ctlAdopt is the command about what a manager keeps although its store does not know it.
@@ -21,12 +23,12 @@ func ctlAdopt() *cobra.Command {
 	var ports []string
 	c := &cobra.Command{
 		Use:   "adopt",
-		Short: "P_Keys and addresses that another manager may have given: list, adopt, drop",
+		Short: "P_Keys and addresses that another manager may have assigned: list, adopt, drop",
 		Long: `A manager that takes over with a store of its own keeps P_Keys and addresses of
-virtual functions that its store does not know, if another manager may have given
+virtual functions that its store does not know, if another manager may have assigned
 them (docs/ha.md). Without --yes this command lists them. With --yes it stores them:
 an interface for each address, a membership for each other P_Key. With --drop --yes
-it takes them away.`,
+it revokes them.`,
 		Example: `  heddle ctl adopt
   heddle ctl adopt --yes --port host-7
   heddle ctl adopt --drop --yes`,
@@ -38,7 +40,7 @@ it takes them away.`,
 				return o.ask(cmd, http.MethodGet, "/v1/kept", nil, func(w io.Writer, b []byte) error { return printKept(w, b, ports, drop) })
 			case drop:
 				return o.ask(cmd, http.MethodPost, "/v1/kept/drop", body, func(w io.Writer, _ []byte) error {
-					_, err := fmt.Fprintln(w, "they are taken away; 'heddle ctl partitions' shows when all ports have acknowledged")
+					_, err := fmt.Fprintln(w, "the entries are being revoked; 'heddle ctl partitions' shows when all ports have acknowledged that")
 					return err
 				})
 			}
@@ -47,7 +49,7 @@ it takes them away.`,
 	}
 	o.register(c)
 	c.Flags().BoolVar(&yes, "yes", false, "adopt or drop; without it nothing is changed")
-	c.Flags().BoolVar(&drop, "drop", false, "take the entries away instead of storing them")
+	c.Flags().BoolVar(&drop, "drop", false, "revoke the entries instead of storing them")
 	c.Flags().StringArrayVar(&ports, "port", nil, "only at this `PORT`, by port GUID, node GUID or node description; may be repeated")
 	return c
 }
@@ -59,12 +61,9 @@ func printKept(w io.Writer, body []byte, ports []string, drop bool) error {
 		return err
 	}
 	named := func(k *api.Kept) bool {
-		for _, p := range ports {
-			if p == k.PortGUID || p == k.Description {
-				return true
-			}
-		}
-		return len(ports) == 0
+		return len(ports) == 0 || slices.ContainsFunc(ports, func(p string) bool {
+			return p == k.Description || sameGUID(p, k.PortGUID) || sameGUID(p, k.NodeGUID)
+		})
 	}
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	n := 0
@@ -89,16 +88,29 @@ func printKept(w io.Writer, body []byte, ports []string, drop bool) error {
 	if err := t.Flush(); err != nil {
 		return err
 	}
-	what := "--yes stores them, --drop --yes takes them away"
+	what := "--yes stores them, --drop --yes revokes them"
 	if drop {
-		what = "--drop --yes takes them away"
+		what = "--drop --yes revokes them"
 	}
-	if n == 0 {
-		_, err := fmt.Fprintln(w, "nothing is kept: the store knows all P_Keys and addresses")
-		return err
+	var err error
+	switch {
+	case len(list) == 0:
+		_, err = fmt.Fprintln(w, nothingKept)
+	case n == 0:
+		_, err = fmt.Fprintf(w, "nothing is kept at these ports, %d entries at others: 'heddle ctl adopt' lists them\n", len(list))
+	default:
+		_, err = fmt.Fprintf(w, "%d kept; %s\n", n, what)
 	}
-	_, err := fmt.Fprintf(w, "%d kept; %s\n", n, what)
 	return err
+}
+
+const nothingKept = "nothing is kept: the store knows all P_Keys and addresses"
+
+// sameGUID reports whether both texts are GUIDs, and the same one.
+func sameGUID(a, b string) bool {
+	x, err := ib.ParseGUID(a)
+	y, err2 := ib.ParseGUID(b)
+	return err == nil && err2 == nil && x == y
 }
 
 func printAdopted(w io.Writer, body []byte) error {
@@ -119,7 +131,7 @@ func printAdopted(w io.Writer, body []byte) error {
 		return errors.New("adopt: not everything was adopted")
 	}
 	if len(list) == 0 {
-		fmt.Fprintln(w, "nothing is kept: the store knows all P_Keys and addresses")
+		fmt.Fprintln(w, nothingKept)
 	}
 	return nil
 }
