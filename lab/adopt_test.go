@@ -69,7 +69,14 @@ func (p *pairBed) settle(m *Manager) {
 // layPair lays the bed. before runs when a is master and has given interfaces to VMs 1 and 2, before it
 // gives more to VMs 3 and 4.
 func layPair(t *testing.T, h sim.Hypervisor, change func(*sm.Config), before func(p *pairBed)) *pairBed {
-	p := &pairBed{cloud: layCloud(t, 3, 3, h, sim.Config{Seed: 1}, change), aStore: store.NewMemory(), bStore: store.NewMemory()}
+	t.Helper()
+	return pairOn(layCloud(t, 3, 3, h, sim.Config{Seed: 1}, change), h, before)
+}
+
+// pairOn is layPair on a subnet.
+func pairOn(c *cloud, h sim.Hypervisor, before func(p *pairBed)) *pairBed {
+	t := c.t
+	p := &pairBed{cloud: c, aStore: store.NewMemory(), bStore: store.NewMemory()}
 	p.a = p.manager(0, 5, p.aStore)
 	p.m = p.a
 	p.settle(p.a)

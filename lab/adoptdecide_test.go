@@ -19,6 +19,13 @@ func takenOver(t *testing.T, before func(p *pairBed), cfg func(*sm.Config)) *pai
 	if cfg != nil {
 		cfg(&p.cfg)
 	}
+	return p.takeOver(before)
+}
+
+// takeOver has b take over.
+func (p *pairBed) takeOver(before func(p *pairBed)) *pairBed {
+	t := p.t
+	t.Helper()
 	p.b = p.manager(8, 1, p.bStore)
 	if err := p.RunUntil(time.Minute, func() bool { return p.b.State() == subnet.Standby }); err != nil {
 		t.Fatal(err)
@@ -109,6 +116,70 @@ func TestKeptStrict(t *testing.T) {
 	for i := 1; i <= 4; i++ {
 		if got := p.vmHolds(i); !slices.Equal(got, []ib.PKey{0xFFFF}) {
 			t.Errorf("VM %d holds %v", i, got)
+		}
+	}
+}
+
+// TestKeptRevoked: what the other manager has revoked since is not kept from the mastership before.
+func TestKeptRevoked(t *testing.T) {
+	p := takenOver(t, nil, nil)
+	host7 := func() []ib.PKey { return keysAt(p.Cluster, p.Fabric.Find(p.hosts[7]), 1) }
+	if got := host7(); !slices.Equal(got, []ib.PKey{0xFFFF, 0x0009}) {
+		t.Fatalf("host 7 holds %v", got)
+	}
+	p.a = p.manager(0, 5, p.aStore)
+	p.settle(p.a)
+	p.do(p.a, vm.RemoveMembers{PKey: 9, GUIDs: []ib.GUID{p.place(7, 0).Port}})
+	p.do(p.a, vm.SetKeys{Name: "vm1"})
+	p.settle(p.a)
+	if p.b.State() != subnet.Standby {
+		t.Fatalf("b is %v", p.b.State())
+	}
+	p.a.Kill()
+	p.settle(p.b)
+	if got, vm1, vm2 := host7(), p.vmHolds(1), p.vmHolds(2); !slices.Equal(got, []ib.PKey{0xFFFF}) ||
+		!slices.Equal(vm1, []ib.PKey{0xFFFF}) || !slices.Equal(vm2, []ib.PKey{0xFFFF, 0x8005}) {
+		t.Errorf("host 7 holds %v, VMs 1 and 2 %v and %v", got, vm1, vm2)
+	}
+}
+
+// TestKeptNewHost: a host that comes after the takeover, at a switch port that nobody had set up,
+// gains nothing by what it has written into its own table.
+func TestKeptNewHost(t *testing.T) {
+	h := sim.Hypervisor{Model: sim.VPorts, VFs: 4}
+	c := layCloud(t, 3, 3, h, sim.Config{Seed: 1}, nil)
+	if err := c.Sim.LinkDown(c.hosts[6], 1); err != nil {
+		t.Fatal(err)
+	}
+	p := pairOn(c, h, nil).takeOver(nil)
+	if len(p.b.Snap.Kept) == 0 {
+		t.Fatal("nothing is kept")
+	}
+	p.setKeys(6, 0xFFFF, 0x8005)
+	if err := p.Sim.LinkUp(p.hosts[6], 1); err != nil {
+		t.Fatal(err)
+	}
+	p.settle(p.b)
+	if got := keysAt(p.Cluster, p.Fabric.Find(p.hosts[6]), 1); !slices.Equal(got, []ib.PKey{0xFFFF}) {
+		t.Errorf("host 6 holds %v", got)
+	}
+}
+
+// TestKeptAddressesDropped: what is dropped is listed no more, addresses of functions too.
+func TestKeptAddressesDropped(t *testing.T) {
+	p := layPair(t, sim.Hypervisor{Model: sim.VSwitch, VFs: 4}, nil, nil).takeOver(nil)
+	address := func(k subnet.Kept) bool { return k.Function }
+	if !slices.ContainsFunc(p.b.Snap.Kept, address) {
+		t.Fatalf("kept %+v", p.b.Snap.Kept)
+	}
+	p.b.DropKept()
+	p.settle(p.b)
+	if len(p.b.Snap.Kept) > 0 {
+		t.Errorf("kept still: %+v", p.b.Snap.Kept)
+	}
+	for i := 1; i <= 4; i++ {
+		if st, err := p.Sim.VPort(vf(t, p.Cluster, p.hosts[i], 1)); err != nil || st.GUID == vmGUID(i) {
+			t.Errorf("function of VM %d: %+v, %v", i, st, err)
 		}
 	}
 }

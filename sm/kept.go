@@ -86,6 +86,12 @@ func (c *Core) settleKept() {
 
 // text says for people what is kept, and why.
 func (n keptCounts) text(why string) string {
+	return fmt.Sprintf("kept %v that no policy and no interface assigns, because another manager may have assigned them (%s): "+
+		"'heddle ctl adopt' shows them", n, why)
+}
+
+// String names the entries: "3 P_Keys and the addresses of 2 virtual functions on 4 ports".
+func (n keptCounts) String() string {
 	var what []string
 	if n.keys > 0 {
 		what = append(what, notice.Plural(n.keys, "P_Key"))
@@ -93,8 +99,7 @@ func (n keptCounts) text(why string) string {
 	if n.addresses > 0 {
 		what = append(what, "the addresses of "+notice.Plural(n.addresses, "virtual function"))
 	}
-	return fmt.Sprintf("kept %s on %s that no policy and no interface gives, because another manager may have given them (%s): "+
-		"'heddle ctl adopt' shows them", strings.Join(what, " and "), notice.Plural(n.ports, "port"), why)
+	return strings.Join(what, " and ") + " on " + notice.Plural(n.ports, "port")
 }
 
 // keptNow lists what is kept.
@@ -111,11 +116,11 @@ func (c *Core) dropKept(ports []ib.GUID) {
 	}
 	at := func(port ib.GUID) bool { return ports == nil || slices.Contains(ports, port) }
 	n := countKept(slices.DeleteFunc(c.keptNow(), func(k subnet.Kept) bool { return !at(k.Place.Port) }))
-	c.Notify(notice.Notice{
-		Kind: notice.KindKept, Level: notice.Warn,
-		Text: fmt.Sprintf("an administrator has %s and the addresses of %s taken away that were kept",
-			notice.Plural(n.keys, "P_Key"), notice.Plural(n.addresses, "virtual function")),
-	})
+	if n != (keptCounts{}) {
+		c.Notify(notice.Notice{
+			Kind: notice.KindKept, Level: notice.Warn, Text: fmt.Sprintf("an administrator revokes %v that were kept", n),
+		})
+	}
 	c.pkeys.DropKept(at)
 	c.placements.DropKept(at)
 	if ports == nil {

@@ -130,11 +130,7 @@ func (m *Manager) storeNext() {
 			continue
 		}
 		ch.freed = freeing(m.grants.Policy(), ch.inForce, m.freed)
-		base := m.base
-		if ch.policy != nil {
-			base = ch.policy
-		}
-		names := addedNames(base, ch.inForce)
+		names := addedNames(m.baseAfter(ch), ch.inForce)
 		ops := freedOps(ch.freed, names)
 		if ch.policy != nil {
 			ops = append(policyOps(ch.encoded), ops...)
@@ -150,6 +146,14 @@ func (m *Manager) storeNext() {
 		m.Save(ops)
 		m.saveAt = m.SaveGen
 	}
+}
+
+// baseAfter is the policy of administrators after a change.
+func (m *Manager) baseAfter(ch *change) *partition.Policy {
+	if ch.policy != nil {
+		return ch.policy
+	}
+	return m.base
 }
 
 // unchanged: a change has no effect. Who asked is told so.
@@ -169,10 +173,7 @@ func (m *Manager) unchanged(tag uint64) {
 func (m *Manager) apply() {
 	ch := m.queue[0]
 	m.queue = slices.Delete(m.queue, 0, 1)
-	base := m.base
-	if ch.policy != nil {
-		base = ch.policy
-	}
+	base := m.baseAfter(&ch)
 	old, trivial := m.grants.Policy(), m.trivial
 	guids, all := partition.Changed(old, ch.inForce)
 	all = all || !sameFreed(m.freed, ch.freed)

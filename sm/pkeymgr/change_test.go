@@ -8,6 +8,7 @@ import (
 
 	"heddle/ib"
 	"heddle/partition"
+	"heddle/subnet"
 )
 
 func keyOf(name string, key ib.PKey, guids ...ib.GUID) partition.Partition {
@@ -91,5 +92,31 @@ func TestMembersBeforeStart(t *testing.T) {
 	}
 	if b.m.freed[5] == nil {
 		t.Error("the key that ended is free at once")
+	}
+}
+
+// TestDropWhileStored: what is dropped while a policy is being stored does not end the quarantine of
+// the keys that the policy frees, neither in memory nor in the store.
+func TestDropWhileStored(t *testing.T) {
+	b := newStage(2)
+	b.m.Load(nil)
+	b.m.Start()
+	b.m.Set(&partition.Policy{Partitions: []partition.Partition{
+		keyOf("five", 5, 1), partition.Default().Partitions[0],
+	}}, 1)
+	b.m.Saved(b.SaveGen, nil)
+	b.m.kept.by[2] = &keptAt{place: subnet.Place{Port: 2}, keys: []ib.PKey{0x8006}}
+	b.m.Set(partition.Default(), 2)
+	for range 2 { // the second time nothing is kept there
+		b.m.DropKept(func(port ib.GUID) bool { return port == 2 })
+	}
+	want := map[ib.PKey][]string{5: {"five"}, 6: {keptName}}
+	st, err := decodePartitions(records(b.Unsaved))
+	if err != nil || !reflect.DeepEqual(st.freed, want) {
+		t.Errorf("stored as in quarantine: %v, %v", st.freed, err)
+	}
+	b.m.Saved(b.SaveGen, nil)
+	if !reflect.DeepEqual(b.m.freed, want) || len(b.m.Kept()) > 0 {
+		t.Errorf("in quarantine: %v; kept %v", b.m.freed, b.m.Kept())
 	}
 }

@@ -45,8 +45,7 @@ func (m *Manager) enforceWanted(p *topo.Port) (e enforcement) {
 		return e
 	}
 	sw := &m.Fabric.Nodes[p.Node].Switch
-	e.in = sw.InboundEnforcementCap && m.Config.PartEnforce != config.EnforceOut
-	e.out = sw.OutboundEnforcementCap && m.Config.PartEnforce != config.EnforceIn
+	e = m.canEnforce(p)
 	if now := enforced(&p.Info); same {
 		e.in, e.out = e.in && now.in, e.out && now.out
 	}
@@ -63,6 +62,17 @@ func (m *Manager) enforceWanted(p *topo.Port) (e enforcement) {
 			return enforcement{}
 		}
 	}
+	return e
+}
+
+// canEnforce is what the port of a switch can enforce and is to, if the policy is not trivial.
+func (m *Manager) canEnforce(p *topo.Port) (e enforcement) {
+	if m.Config.PartEnforce == config.EnforceOff {
+		return e
+	}
+	sw := &m.Fabric.Nodes[p.Node].Switch
+	e.in = sw.InboundEnforcementCap && m.Config.PartEnforce != config.EnforceOut
+	e.out = sw.OutboundEnforcementCap && m.Config.PartEnforce != config.EnforceIn
 	return e
 }
 

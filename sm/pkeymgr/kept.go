@@ -23,10 +23,15 @@ import (
 //   - keys of a partition whose policy names the port: then the policy says what it is;
 //   - keys that the switch before the port does not let pass: nobody uses them. A host can write
 //     its own table, but not that of the switch;
+//   - keys of a port that comes up before a switch port that enforces nothing yet but is to: no
+//     switch ever let them pass;
 //   - keys of a virtual port that is not up: another virtual machine left them;
 //   - keys in a table that this manager has written in this mastership.
 //
 // Kept keys are not stored. After a restart they are found in the tables again.
+
+// keptName stands in quarantine for the partition that gave a kept key. No partition has this name.
+const keptName = "\x00kept"
 
 // Keeper says whether keys stay that nothing in force gives. tenure.Tenure implements it.
 type Keeper interface {
@@ -42,6 +47,8 @@ type keptKeys struct {
 	by  map[ib.GUID]*keptAt // by the GUID by which the holder is a member of partitions
 	met map[ib.GUID]bool    // holders whose tables were looked through
 	all bool                // all of the subnet
+	// life is Manager.life when MeetAnew was called last.
+	life uint32
 }
 
 // keptAt is what one holder keeps.
@@ -53,10 +60,16 @@ type keptAt struct {
 
 func (k *keptKeys) init() { k.by, k.met = map[ib.GUID]*keptAt{}, map[ib.GUID]bool{} }
 
-// MeetAnew has all tables looked through again: another manager may have written them.
+// MeetAnew has all tables looked through again: another manager may have written them. In a new
+// mastership nothing counts that was kept in an earlier one: it may have been revoked since.
+// Otherwise, when parts of a subnet were joined, it counts until its table is looked through.
 func (m *Manager) MeetAnew() {
 	clear(m.kept.met)
 	m.kept.all = false
+	if m.kept.life != m.life {
+		clear(m.kept.by)
+		m.kept.life, m.news = m.life, true
+	}
 }
 
 // member is the GUID by which a holder keeps keys.
@@ -78,8 +91,12 @@ func (m *Manager) withKept(h holder, want []ib.PKey) []ib.PKey {
 			return withKeys(want, keys) // it is settled when the switch port was read
 		}
 		m.kept.met[guid] = true
-		if len(keys) > 0 {
+		switch {
+		case len(keys) > 0:
 			m.kept.by[guid] = &keptAt{m.placeOf(h), keys, m.Now}
+			m.news = true
+		case m.kept.by[guid] != nil && !m.wrote(h): // another manager has revoked them
+			delete(m.kept.by, guid)
 			m.news = true
 		}
 	}
@@ -105,11 +122,10 @@ func (m *Manager) placeOf(h holder) subnet.Place {
 // unknown lists the keys that a holder has, that nothing gives it and that it keeps. It is not sure
 // while the table of the switch port before it is not known.
 func (m *Manager) unknown(h holder, guid ib.GUID, want []ib.PKey) (keys []ib.PKey, sure bool) {
-	t := m.table(h)
-	if t.Wrote || t.Ghost != nil || t.Sending != nil {
+	if m.wrote(h) {
 		return nil, true // it has what we gave it
 	}
-	for _, k := range t.Have {
+	for _, k := range m.table(h).Have {
 		base := k.Base()
 		switch {
 		case k.IsEmpty() || base == partition.DefaultKey || slices.Contains(keys, k):
@@ -124,16 +140,27 @@ func (m *Manager) unknown(h holder, guid ib.GUID, want []ib.PKey) (keys []ib.PKe
 	}
 	slices.SortFunc(keys, func(a, b ib.PKey) int { return cmp.Or(cmp.Compare(a.Base(), b.Base()), cmp.Compare(a, b)) })
 	q := m.edgeOf(h.p)
-	if q == nil || !enforced(&q.Info).in || m.portTable(q).Refused {
+	switch {
+	case q == nil || m.portTable(q).Refused:
 		return keys, true
-	}
-	if !m.tableKnown(holder{p: q}) {
+	case enforced(&q.Info) == enforcement{}:
+		if q.Info.PortState <= ib.StateInit && m.canEnforce(q) != (enforcement{}) {
+			return nil, true
+		}
+		return keys, true
+	case !m.tableKnown(holder{p: q}):
 		return keys, false
 	}
 	pass := m.portTable(q).Have
 	return slices.DeleteFunc(keys, func(k ib.PKey) bool {
 		return !slices.Contains(pass, k.Base()) && !slices.Contains(pass, k.Base()|0x8000)
 	}), true
+}
+
+// wrote reports whether a table has what this manager wrote in this mastership.
+func (m *Manager) wrote(h holder) bool {
+	t := m.table(h)
+	return t.Wrote || t.Ghost != nil || t.Sending != nil
 }
 
 // names reports whether a partition, which may be nil, names a port.
@@ -225,15 +252,20 @@ func (m *Manager) DropKept(at func(port ib.GUID) bool) {
 		out := map[ib.PKey][]string{}
 		maps.Copy(out, freed)
 		for k := range dropped {
-			out[k] = append(slices.Clone(out[k]), "kept")
+			if !slices.Contains(out[k], keptName) {
+				out[k] = append(slices.Clone(out[k]), keptName)
+			}
 		}
 		return out
 	}
 	m.freed = quarantine(m.freed)
-	if m.saving {
-		m.queue[0].freed = quarantine(m.queue[0].freed)
+	freed, names := m.freed, addedNames(m.base, m.grants.Policy())
+	if m.saving { // the record of the change that is being stored stays complete
+		ch := &m.queue[0]
+		ch.freed = quarantine(ch.freed)
+		freed, names = ch.freed, addedNames(m.baseAfter(ch), ch.inForce)
 	}
-	m.Save(freedOps(m.freed, addedNames(m.base, m.grants.Policy())))
+	m.Save(freedOps(freed, names))
 	m.again()
 }
 

@@ -21,8 +21,9 @@ func (m *Machine) keepsAddress(a *vport.Adapter, v *vport.Port) bool {
 		(v.State() >= ib.StateArmed || !m.always(a))
 }
 
-// isKept reports whether a placement is such an address.
-func (l *placement) isKept() bool { return l.kept && l.implied && l.state != Ended }
+// isKept reports whether a placement is such an address. One that was dropped is not, though its
+// function may have it still.
+func (l *placement) isKept() bool { return l.kept && l.implied && !l.unwanted() }
 
 // Kept lists the addresses that are kept.
 func (m *Machine) Kept() (list []subnet.Kept) {
