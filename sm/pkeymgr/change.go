@@ -130,14 +130,15 @@ func (m *Manager) storeNext() {
 			continue
 		}
 		ch.freed = freeing(m.grants.Policy(), ch.inForce, m.freed)
+		if ch.decides {
+			ch.decided = decided(m.base, ch.policy)
+			ch.freed = freeingKept(ch.freed, m.keptOf(ch.decided))
+		}
 		names := addedNames(m.baseAfter(ch), ch.inForce)
 		ops := freedOps(ch.freed, names)
 		if ch.policy != nil {
 			ops = append(policyOps(ch.encoded), ops...)
-			if ch.decides {
-				ch.decided = decided(m.base, ch.policy)
-				ops = append(ops, m.needs.Keeper.Decide(ch.decided)...)
-			}
+			ops = append(ops, m.needs.Keeper.Decide(ch.decided)...)
 		} else if sameFreed(ch.freed, m.freed) && maps.Equal(names, addedNames(m.base, m.grants.Policy())) {
 			m.apply() // nothing of it is stored
 			continue

@@ -209,6 +209,29 @@ func (m *Manager) decideKept(keys []ib.PKey) bool {
 	return m.unkeep(func(_ ib.GUID, _ *keptAt, k ib.PKey) bool { return slices.Contains(keys, k.Base()) })
 }
 
+// keptOf lists those of the P_Keys that are kept somewhere.
+func (m *Manager) keptOf(keys []ib.PKey) []ib.PKey {
+	kept := map[ib.PKey]bool{}
+	for _, at := range m.kept.by {
+		for _, k := range at.keys {
+			kept[k.Base()] = true
+		}
+	}
+	return slices.DeleteFunc(slices.Clone(keys), func(k ib.PKey) bool { return !kept[k] })
+}
+
+// freeingKept adds P_Keys that are kept no more to those in quarantine.
+func freeingKept(freed map[ib.PKey][]string, keys []ib.PKey) map[ib.PKey][]string {
+	out := map[ib.PKey][]string{}
+	maps.Copy(out, freed)
+	for _, k := range keys {
+		if !slices.Contains(out[k], keptName) {
+			out[k] = append(slices.Clone(out[k]), keptName)
+		}
+	}
+	return out
+}
+
 // pruneKept ends what is kept that is given now.
 func (m *Manager) pruneKept() {
 	p := m.grants.Policy()
@@ -238,31 +261,21 @@ func (m *Manager) unkeep(what func(guid ib.GUID, at *keptAt, k ib.PKey) bool) (a
 // DropKept has keys taken away that are kept at ports. Nobody else receives one before all have lost
 // it.
 func (m *Manager) DropKept(at func(port ib.GUID) bool) {
-	dropped := map[ib.PKey]bool{}
+	var dropped []ib.PKey
 	if !m.unkeep(func(_ ib.GUID, h *keptAt, k ib.PKey) bool {
 		drop := at(h.place.Port)
 		if drop {
-			dropped[k.Base()] = true
+			dropped = append(dropped, k.Base())
 		}
 		return drop
 	}) {
 		return
 	}
-	quarantine := func(freed map[ib.PKey][]string) map[ib.PKey][]string {
-		out := map[ib.PKey][]string{}
-		maps.Copy(out, freed)
-		for k := range dropped {
-			if !slices.Contains(out[k], keptName) {
-				out[k] = append(slices.Clone(out[k]), keptName)
-			}
-		}
-		return out
-	}
-	m.freed = quarantine(m.freed)
+	m.freed = freeingKept(m.freed, dropped)
 	freed, names := m.freed, addedNames(m.base, m.grants.Policy())
 	if m.saving { // the record of the change that is being stored stays complete
 		ch := &m.queue[0]
-		ch.freed = quarantine(ch.freed)
+		ch.freed = freeingKept(ch.freed, dropped)
 		freed, names = ch.freed, addedNames(m.baseAfter(ch), ch.inForce)
 	}
 	m.Save(freedOps(freed, names))

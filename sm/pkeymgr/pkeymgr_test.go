@@ -37,6 +37,8 @@ import (
 //	                    lose (a Set is applied and its answer lost)
 //	upkeep              what the manager does until it has nothing more to do now
 //	arrive HOST [reset] a sweep finds the host, whose link is in Init; reset: its agent was reset
+//	keeps               the manager is master and cannot know what another one gave
+//	drop HOST           what is kept at the host is dropped
 //	leave HOST          the host leaves the subnet
 //	pass D              virtual time passes
 //	master              another mastership begins
@@ -178,6 +180,12 @@ func (b *stage) do(t *testing.T, d *datadriven.TestData) {
 		b.upkeep()
 	case "arrive":
 		b.arrive(b.Host(t, arg(0)), d.HasArg("reset"))
+	case "keeps":
+		b.keeps, b.State = true, subnet.Master
+		b.m.LookAll()
+	case "drop":
+		host := b.Host(t, arg(0)).GUID
+		b.m.DropKept(func(port ib.GUID) bool { return port == host })
 	case "leave":
 		b.Leave(b.Host(t, arg(0)))
 	case "pass":
