@@ -125,7 +125,7 @@ var hostTable = []Setting{
 	},
 	{
 		Name: "strict-partitions", Group: Access, Since: v020,
-		Meaning: "take P_Keys and addresses of virtual functions away that the store does not know, even if another manager may have given them; by default a manager whose store cannot know them keeps them (docs/ha.md)",
+		Meaning: "revoke P_Keys and addresses of virtual functions that the store does not know, even if another manager may have assigned them; by default a manager whose store cannot know them keeps them (docs/ha.md)",
 		value:   boolean{func(c *Config) *bool { return &c.SM.StrictPartitions }},
 	},
 	{

@@ -88,8 +88,8 @@ type SetMembers struct {
 	Tag        uint64
 }
 
-// DropKept has entries taken away that were kept because the store does not know them: those at
-// the given ports, by the port GUID of the physical port, or all of them.
+// DropKept revokes entries that were kept because the store does not know them: those at the given
+// ports, by the port GUID of the physical port, or all of them.
 type DropKept struct {
 	Ports []ib.GUID // nil = all
 }

@@ -109,12 +109,16 @@ func (c *Core) keptNow() []subnet.Kept {
 	return list
 }
 
-// dropKept takes away what is kept at ports, nil for all of them.
+// dropKept revokes what is kept at ports, nil for all of them.
 func (c *Core) dropKept(ports []ib.GUID) {
 	if c.State != subnet.Master || !c.tenure.Keeps() {
 		return
 	}
-	at := func(port ib.GUID) bool { return ports == nil || slices.Contains(ports, port) }
+	named := make(map[ib.GUID]bool, len(ports))
+	for _, p := range ports {
+		named[p] = true
+	}
+	at := func(port ib.GUID) bool { return ports == nil || named[port] }
 	n := countKept(slices.DeleteFunc(c.keptNow(), func(k subnet.Kept) bool { return !at(k.Place.Port) }))
 	if n != (keptCounts{}) {
 		c.Notify(notice.Notice{

@@ -106,8 +106,8 @@ type Config struct {
 	ReadLanes int
 	// PartEnforce says where switches enforce partitions.
 	PartEnforce Enforce
-	// StrictPartitions: a manager that takes over takes away P_Keys and addresses that its store
-	// does not know, even where another manager may have given them.
+	// StrictPartitions: a manager that takes over revokes P_Keys and addresses that its store does
+	// not know, even where another manager may have assigned them.
 	StrictPartitions bool
 
 	// Virtualization says what to do with ports that have virtual ports.

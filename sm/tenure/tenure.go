@@ -14,9 +14,10 @@
 //   - ports name a LID as that of their master that belongs neither to our port nor to the one whose
 //     mastership was the last with this store: there was another master while this one did not run.
 //
-// A store that moved with its directory to another machine is as good as before: it is that of the
-// last master. A copy of such a store cannot be told from it. This stays so, over restarts, until nothing is left that the store does not know (Settled). In all
-// other cases the store was last written by the only writer, and what it does not know is foreign.
+// This stays so, over restarts, until nothing is left that the store does not know (Settled). In all
+// other cases the last master wrote the store, and what the store does not know is foreign. That
+// includes a store that moved with its directory to another machine. A copy of such a store cannot be
+// told from it.
 package tenure
 
 import (
