@@ -3,11 +3,13 @@ package pkeymgr
 import (
 	"maps"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
 	"heddle/ib"
 	"heddle/partition"
+	"heddle/sm/pkey"
 	"heddle/subnet"
 )
 
@@ -118,5 +120,22 @@ func TestDropWhileStored(t *testing.T) {
 	b.m.Saved(b.SaveGen, nil)
 	if !reflect.DeepEqual(b.m.freed, want) || len(b.m.Kept()) > 0 {
 		t.Errorf("in quarantine: %v; kept %v", b.m.freed, b.m.Kept())
+	}
+}
+
+// TestKeptByNobody: a holder with GUID 0 keeps nothing. No membership could be made of it, and others
+// with GUID 0 would share it.
+func TestKeptByNobody(t *testing.T) {
+	for _, guid := range []ib.GUID{0, 0xA2} {
+		b := newStage(3)
+		b.keeps = true
+		b.m.Load(nil)
+		p := b.Host(t, "h2")
+		p.GUID = guid
+		*b.m.portTable(p) = pkey.Table{Life: b.m.life, Blocks: 1 << 8, Have: []ib.PKey{0xFFFF, 0x8005}}
+		got := b.m.granted(holder{p: p})
+		if want := guid != 0; slices.Contains(got, 0x8005) != want || !b.m.kept.met[guid] || len(b.m.Kept()) > 0 != want {
+			t.Errorf("%v: granted %v, kept %v", guid, got, b.m.Kept())
+		}
 	}
 }

@@ -122,8 +122,8 @@ func (m *Manager) placeOf(h holder) subnet.Place {
 // unknown lists the keys that a holder has, that nothing gives it and that it keeps. It is not sure
 // while the table of the switch port before it is not known.
 func (m *Manager) unknown(h holder, guid ib.GUID, want []ib.PKey) (keys []ib.PKey, sure bool) {
-	if m.wrote(h) {
-		return nil, true // it has what we gave it
+	if m.wrote(h) || guid == 0 {
+		return nil, true // it has what we gave it, or is nobody
 	}
 	for _, k := range m.table(h).Have {
 		base := k.Base()
