@@ -27,6 +27,7 @@ func Adopt(list []subnet.Kept) (ops []Op) {
 		}
 	}
 	var added []AddMembers
+	place := map[ib.PKey]int{} // in added, by P_Key with its membership bit
 	for i := range list {
 		k := &list[i]
 		if k.PKey == 0 {
@@ -36,9 +37,10 @@ func Adopt(list []subnet.Kept) (ops []Op) {
 			created[n].I.addKey(k.PKey)
 			continue
 		}
-		n := slices.IndexFunc(added, func(a AddMembers) bool { return a.PKey == k.PKey.Base() && a.Full == k.PKey.IsFull() })
-		if n < 0 {
+		n, ok := place[k.PKey]
+		if !ok {
 			n = len(added)
+			place[k.PKey] = n
 			added = append(added, AddMembers{PKey: k.PKey.Base(), Full: k.PKey.IsFull()})
 		}
 		added[n].GUIDs = append(added[n].GUIDs, k.GUID)

@@ -2,6 +2,7 @@ package show
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -38,7 +39,7 @@ func Kept(s *subnet.Snapshot, started time.Time) (out []api.Kept) {
 }
 
 // KeptAt is the part of what is kept that is at ports, all of it without ports. A port is named by
-// its GUID, or by the GUID or the description of its node.
+// its GUID, or by the GUID or the description of its node, which no other node may have.
 func KeptAt(s *subnet.Snapshot, ports []string) ([]subnet.Kept, []ib.GUID, error) {
 	if s == nil {
 		return nil, nil, nil
@@ -46,35 +47,43 @@ func KeptAt(s *subnet.Snapshot, ports []string) ([]subnet.Kept, []ib.GUID, error
 	if len(ports) == 0 {
 		return s.Kept, nil, nil
 	}
-	var guids []ib.GUID
-	for _, name := range ports {
-		found := false
-		for i := range s.Kept {
-			if g := s.Kept[i].Place.Port; isPort(s, g, name) {
-				guids, found = append(guids, g), true
+	byGUID, byDesc := map[ib.GUID][]ib.GUID{}, map[string][]ib.GUID{} // ports, by the names that they have
+	for i := range s.Kept {
+		g := s.Kept[i].Place.Port
+		if i > 0 && g == s.Kept[i-1].Place.Port {
+			continue
+		}
+		byGUID[g] = append(byGUID[g], g)
+		if p := s.PortByPortGUID(g); p >= 0 {
+			n := &s.Nodes[s.Ports[p].Node]
+			byDesc[n.Desc] = append(byDesc[n.Desc], g)
+			if n.Info.NodeGUID != g {
+				byGUID[n.Info.NodeGUID] = append(byGUID[n.Info.NodeGUID], g)
 			}
 		}
-		if !found {
+	}
+	called := map[string]int{}
+	for i := range s.Nodes {
+		called[s.Nodes[i].Desc]++
+	}
+	named := map[ib.GUID]bool{}
+	for _, name := range ports {
+		list := byDesc[name]
+		if len(list) > 0 && called[name] > 1 { // hosts choose their descriptions
+			return nil, nil, fmt.Errorf("%w: %d nodes have the description %q: name the port by port GUID or node GUID", vm.ErrInvalid, called[name], name)
+		}
+		if g, err := ib.ParseGUID(name); err == nil {
+			list = slices.Concat(list, byGUID[g])
+		}
+		if len(list) == 0 {
 			return nil, nil, fmt.Errorf("%w: nothing is kept at port %q: name it by port GUID, node GUID or node description", vm.ErrNotFound, name)
 		}
+		for _, g := range list {
+			named[g] = true
+		}
 	}
-	list := slices.DeleteFunc(slices.Clone(s.Kept), func(k subnet.Kept) bool { return !slices.Contains(guids, k.Place.Port) })
-	slices.Sort(guids)
-	return list, slices.Compact(guids), nil
-}
-
-// isPort reports whether name names a port.
-func isPort(s *subnet.Snapshot, port ib.GUID, name string) bool {
-	g, err := ib.ParseGUID(name)
-	if err == nil && g == port {
-		return true
-	}
-	p := s.PortByPortGUID(port)
-	if p < 0 {
-		return false
-	}
-	n := &s.Nodes[s.Ports[p].Node]
-	return err == nil && n.Info.NodeGUID == g || n.Desc == name
+	list := slices.DeleteFunc(slices.Clone(s.Kept), func(k subnet.Kept) bool { return !named[k.Place.Port] })
+	return list, slices.Sorted(maps.Keys(named)), nil
 }
 
 // Adoption says for people what an operation of vm.Adopt does.
