@@ -105,8 +105,9 @@ func (x *informs) act(c *Core) {
 		TrapNumber: subscribed()[x.turn], QPN: 1, RespTimeValue: respTime, Producer: wire.InformAllProducers,
 	}
 	info.Put(wire.Data(&r.MAD))
-	_ = c.eng.Submit(&r)
-	x.asking = true
+	if x.asking = c.eng.Submit(&r) == nil; !x.asking {
+		x.again(c)
+	}
 }
 
 // again asks for the same subscription after a pause.
