@@ -87,7 +87,7 @@ const (
 // redirection is where an agent has its requests sent.
 type redirection struct {
 	to   *cc.ClassPortInfo // nil: nowhere
-	hops uint8             // redirections in a row
+	hops uint8             // redirections of the visit
 }
 
 // agent is the congestion control agent of a switch, or of a port of a channel adapter.

@@ -21,7 +21,7 @@ func (c *Core) begin(a *agent) {
 		c.schedule(a)
 		return
 	}
-	a.addr, a.writes, a.todo = to, 0, a.todo[:0]
+	a.addr, a.writes, a.redirect.hops, a.todo = to, 0, 0, a.todo[:0]
 	c.active++
 	if a.state == Managed && a.visit > c.t {
 		a.stage, a.todo = logging, append(a.todo, request{op: getLog})
@@ -69,10 +69,10 @@ func (c *Core) direct(a *agent) {
 	if a.redirect.to != nil {
 		a.redirect.to, a.classAsked = nil, 0 // which may redirect again
 	}
-	a.redirect.hops = 0
 }
 
-// maxRedirects bounds redirections in a row.
+// maxRedirects bounds the redirections of a visit, also where answers come between them: an agent may
+// redirect one attribute alone, and each redirection begins the visit anew.
 const maxRedirects = 4
 
 // redirect follows a ClassPortInfo to another agent (IBA §13.5.2), and begins the visit anew there.
@@ -187,7 +187,7 @@ func (c *Core) settle(a *agent) {
 	if a.held = h; h.same(a.want) {
 		a.held = a.want // one copy for all that hold the same
 	}
-	a.have, a.last, a.redirect.hops, c.reread = nil, c.t, 0, true
+	a.have, a.last, c.reread = nil, c.t, true
 	c.changed = c.changed || was == nil || was != a.held && !was.same(a.held)
 }
 

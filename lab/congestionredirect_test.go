@@ -2,13 +2,16 @@ package lab
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"heddle/congestion"
+	"heddle/fabric"
 	"heddle/ib"
 	"heddle/ib/cc"
+	"heddle/mad"
 	"heddle/sim"
 )
 
@@ -111,4 +114,50 @@ func TestCongestionRedirectNowhere(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestCongestionRedirectOne: a switch that answers Gets, and redirects Sets or the reading of its log to
+// itself. Each redirection begins the visit anew. There are few of them all the same, and the next visit
+// comes after a pause.
+func TestCongestionRedirectOne(t *testing.T) {
+	for _, attr := range []ib.AttrID{cc.AttrSwitchCongestionSetting, cc.AttrCongestionLog} {
+		t.Run(fmt.Sprintf("attribute 0x%04x", uint16(attr)), func(t *testing.T) {
+			cfg := ccConfig(congestion.Act)
+			cfg.Interval, cfg.Logs = 10*time.Second, time.Second
+			b := newCCBed(t, gen(t, "xgft", "2", "4,4", "1,4"), sim.Config{Seed: 1}, cfg)
+			away := b.f.Nodes[slices.IndexFunc(b.f.Nodes, func(n fabric.Node) bool { return n.IsSwitch() })].Name()
+			if attr != cc.AttrCongestionLog { // a Set that is redirected is not carried out
+				if err := b.c.Sim.SetCCA(away, &sim.CCA{RefuseSets: ib.StatusInvalidField, RefuseSetsOf: attr}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			own, n := ib.LID(0), 0
+			b.m.OnReceive = func(p *mad.Packet) {
+				m := (*ib.MAD)(p.Data)
+				if m.Class() != ib.ClassCC || m.AttrID() != attr || attr != cc.AttrCongestionLog && m.Status() == 0 {
+					return
+				}
+				if own == 0 {
+					own = p.Addr.LID
+				}
+				if p.Addr.LID == own {
+					redirectTo(m, cc.Data(m), cc.ClassVersion, own)
+					n++
+				}
+			}
+			b.start()
+			b.c.Run(5 * time.Minute)
+			if st := b.m.CongestionStatus(); n < 5 || n > 60 || st.Managed != 23 || st.Without != 1 {
+				t.Errorf("%d redirections, %+v\n%s", n, st, b.lines())
+			}
+		})
+	}
+}
+
+// redirectTo makes an answer a redirection to the agent of a port.
+func redirectTo(m *ib.MAD, data []byte, version uint8, lid ib.LID) {
+	m.SetStatus(ib.StatusRedirect)
+	clear(data)
+	v := ib.ClassPortInfo{BaseVersion: 1, ClassVersion: version, RedirectLID: lid, RedirectQP: 1, RedirectPKey: ib.PKeyDefaultFull}
+	v.Put(data)
 }

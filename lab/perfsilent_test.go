@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"heddle/ib"
+	"heddle/ib/pm"
 	"heddle/mad"
 	"heddle/perf"
 	"heddle/sim"
@@ -83,6 +84,38 @@ func TestSilentAgents(t *testing.T) {
 	}
 	if b.sets != 0 {
 		t.Errorf("%d Sets", b.sets)
+	}
+}
+
+// TestRedirectOne: an agent that gives its counters and redirects further attributes to itself does not
+// keep the manager busy: each redirection begins the port anew.
+func TestRedirectOne(t *testing.T) {
+	f := gen(t, "xgft", "2", "4,4", "1,4")
+	cfg := perf.Defaults()
+	cfg.Period, cfg.Lanes = time.Second, true
+	b := newPerfBed(t, f, sim.Config{Seed: 1}, cfg)
+	own, n := ib.LID(0), 0
+	b.m.OnReceive = func(p *mad.Packet) {
+		m := (*ib.MAD)(p.Data)
+		if m.Class() != ib.ClassPerf || m.AttrID() != pm.AttrPortVLOpData {
+			return
+		}
+		if own == 0 {
+			own = p.Addr.LID
+		}
+		if p.Addr.LID == own {
+			redirectTo(m, pm.Data(m), pm.ClassVersion, own)
+			n++
+		}
+	}
+	b.start()
+	const rounds = 60
+	b.c.Run(rounds * cfg.Period)
+	if n == 0 || n > 5*rounds {
+		t.Errorf("%d redirections in %d rounds", n, rounds)
+	}
+	if st := b.m.Counters(); st.Rounds < rounds-2 {
+		t.Errorf("%+v", st)
 	}
 }
 

@@ -34,7 +34,8 @@ type agent struct {
 	// ClassPortInfo, because it did not answer that.
 	unanswered [numOps]uint8
 	plain      bool
-	// to, if redirected, is where it has its requests sent; hops counts redirections in a row.
+	// to, if redirected, is where it has its requests sent; hops counts the redirections
+	// since its port was begun.
 	redirected bool
 	hops       uint8
 	to         mad.Addr
@@ -60,7 +61,8 @@ type agent struct {
 	addr     mad.Addr // of the chain
 }
 
-// maxRedirects bounds redirections in a row.
+// maxRedirects bounds redirections for one port, also where answers come between them: an agent may
+// redirect one attribute alone, and each redirection begins the port anew.
 const maxRedirects = 4
 
 // maxPause is the longest time that a silent agent is set aside, in rounds.
@@ -126,7 +128,7 @@ func (c *Core) setAside(a *agent, why string) {
 	a.bad = min(a.bad+1, 16)
 	pause := min(uint64(1)<<(a.bad-1), maxPause)
 	a.until, a.probe = c.number+pause, true
-	a.known, a.redirected, a.hops = false, false, 0
+	a.known, a.redirected = false, false
 	for i := a.first; i <= a.last; i++ {
 		c.now.flags[i] |= Silent
 	}
@@ -139,7 +141,6 @@ func (c *Core) setAside(a *agent, why string) {
 
 // answered takes note that an agent gives its counters.
 func (c *Core) answered(a *agent) {
-	a.hops = 0
 	if a.bad == 0 {
 		return
 	}

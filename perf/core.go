@@ -205,7 +205,7 @@ func (c *Core) begin(a *agent) bool {
 			a.skip = true // there is no path now; the manager knows and tells
 			return false
 		}
-		a.addr, a.port, a.vport = to, i, 0
+		a.addr, a.port, a.vport, a.hops = to, i, 0, 0
 		a.got = values{}
 		a.todo = c.sample(a, i)
 		return true
