@@ -128,4 +128,16 @@ func TestSlowPathsInPlans(t *testing.T) {
 	h.run(cfg.RepathTime + time.Minute)
 	reroute()
 	levels()
+	// No round comes for so long that hosts have left them. They are new to a plan that is made then.
+	h.run(2 * cfg.RepathTime) // a plan may wait for hosts
+	if h.step(ask(two)); !slow[len(slow)-1].Equal(two) {
+		t.Fatalf("the SA gets %v", slow)
+	}
+	h.run(cfg.RepathTime + 2*time.Minute)
+	slow = nil
+	onJob = func() { h.in, onJob = append(h.in, ask(two)), nil }
+	reroute()
+	if levels(); len(slow) != 1 || slow[0].Len() > 0 {
+		t.Errorf("the SA gets %v", slow)
+	}
 }

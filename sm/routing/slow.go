@@ -72,6 +72,13 @@ func (x *slowPaths) forget(r *Router) {
 	maps.DeleteFunc(x.until, func(_ slowPath, until mad.Time) bool {
 		return r.Now.Sub(until) > r.Config.RepathTime+r.install.Flight()
 	})
+	// Those of now ended if no event came for so long. They are new if they come again.
+	for pair := range x.now.All() {
+		if _, ok := x.until[slowPath{pair, x.now.SL}]; !ok {
+			x.now = nil
+		}
+		break // all have the same time
+	}
 }
 
 // slowLevels are the service levels of the paths that hosts may use on slow lanes, and of their
