@@ -121,11 +121,12 @@ func (x *Installer) LeftAfter() time.Duration {
 
 // MovesMix reports whether moves may be carried out where there are several lanes: if nothing may
 // be in flight on levels or tables that move.New was not given. A sweep gives them. Moves that
-// change no path between switches mix with everything.
-func (x *Installer) MovesMix(r *move.Result) bool {
+// change no path between switches mix with everything. slow says that hosts may use paths on a slow
+// lane, whose levels move.New does not know either.
+func (x *Installer) MovesMix(r *move.Result, slow bool) bool {
 	if t := x.served.Tables; t.SL == nil && t.Lanes == nil {
 		return true
 	}
 	return len(r.Stages) == 0 || r.Local ||
-		r.Held == 0 && len(r.Discarded) == 0 && !x.lanesUnsure && !x.levelsHeld() && !x.past.Any(x.Now)
+		r.Held == 0 && len(r.Discarded) == 0 && !slow && !x.lanesUnsure && !x.levelsHeld() && !x.past.Any(x.Now)
 }

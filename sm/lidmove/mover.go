@@ -40,6 +40,8 @@ type Router interface {
 	// nil.
 	Regrant()
 	Aim(s *job.Solution)
+	// Slow reports whether hosts may use paths on a slow lane.
+	Slow() bool
 }
 
 // Groups are the multicast groups.
@@ -171,7 +173,7 @@ func (m *Mover) Continue() bool {
 		return true
 	}
 	why := r.Move.Unordered
-	if why == "" && !m.install.MovesMix(r.Move) {
+	if why == "" && !m.install.MovesMix(r.Move, m.needs.Router.Slow()) {
 		why = "there are several lanes, and hosts or packets may still use others than the LIDs will have"
 	}
 	if why != "" {

@@ -2,6 +2,7 @@ package lidmove
 
 import (
 	"testing"
+	"time"
 
 	"github.com/cockroachdb/datadriven"
 
@@ -17,8 +18,10 @@ import (
 
 // TestTranscripts drives a Mover over a network whose tables are installed. Commands:
 //
-//	net                        a network, by lines "switches N", "link A B", "host SWITCH"
+//	net [layers]               a network, by lines "switches N", "link A B", "host SWITCH"; layers: two lanes
 //	move LID=N to=M [mute=S]   LID N takes the entries of LID M; switch S does not answer
+//	slow [off]                 hosts may use paths on a slow lane, or no longer
+//	wait                       a minute passes
 //	fault                      a move begins, and a fault breaks it off
 //	port LID=N to=M [mute=H]   the port with base LID N gets base LID M; host H does not answer
 //	leads                      which port each LID of a host leads to
@@ -37,6 +40,7 @@ type fixture struct {
 	*installtest.Network
 	m      *Mover
 	result *job.Result
+	slow   bool
 }
 
 func (x *fixture) do(t *testing.T, d *datadriven.TestData) {
@@ -54,6 +58,10 @@ func (x *fixture) do(t *testing.T, d *datadriven.TestData) {
 			Graph: x.Fabric.Graph, Mode: job.Full, Engines: []route.Engine{updn.Engine{}}, Installed: x.Install.Rows(),
 		}
 		r := j.Run(1)
+		if d.HasArg("layers") {
+			r.Tables.NumVLs, r.Tables.NumClasses = 2, 1
+			r.Tables.Class, r.Tables.SL = make([]int32, r.Tables.TopLID+1), make([]ib.SL, len(x.Fabric.Graph.Switches))
+		}
 		x.Install.Want(r.Tables)
 		x.Distribute(r)
 		x.Install.Drop()
@@ -86,6 +94,10 @@ func (x *fixture) do(t *testing.T, d *datadriven.TestData) {
 				x.Printf("LID %d leads to %s, base LID %d\n", l, n.Desc, g.EndPorts[e].LID)
 			}
 		}
+	case "slow":
+		x.slow = !d.HasArg("off")
+	case "wait":
+		x.Now = x.Now.Add(time.Minute)
 	case "count":
 		x.Printf("%+v\n", x.m.Counts())
 	default:
@@ -124,6 +136,9 @@ func (x *fixture) Aim(s *job.Solution) {
 		x.Printf("the next sweep takes the tables of the job\n")
 	}
 }
+
+// Slow implements Router.
+func (x *fixture) Slow() bool { return x.slow }
 
 // Route implements Groups.
 func (x *fixture) Route() []route.Group { return nil }

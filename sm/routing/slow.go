@@ -81,6 +81,12 @@ func (x *slowPaths) forget(r *Router) {
 	}
 }
 
+// Slow reports whether hosts may use paths on a slow lane, or packets may be in flight there.
+func (r *Router) Slow() bool {
+	r.slow.forget(r)
+	return len(r.slow.until) > 0
+}
+
 // slowLevels are the service levels of the paths that hosts may use on slow lanes, and of their
 // reverse paths, in a graph.
 func (r *Router) slowLevels(g *fabric.Graph) (list []transition.HeldLevel) {
