@@ -100,7 +100,7 @@ func (l *agentLoop) Send(list []mad.Packet) {
 // tell logs a notice of a core and adds it to the events, within the limit.
 func (l *agentLoop) tell(kind string, warn bool, text string) {
 	if ok, _ := l.told.allow(l.d.now()); !ok {
-		bump(&l.d.noticesCut)
+		l.d.noticesCut.Add(1)
 		return
 	}
 	level := slog.LevelInfo

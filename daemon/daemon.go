@@ -131,7 +131,7 @@ type Daemon struct {
 
 	packets chan *mad.Packet // to the loop
 	smpsCut atomic.Uint64    // packets dropped because packets was full
-	// The number of suppressed notices; written by the loop alone.
+	// noticesCut counts suppressed notices. Several goroutines write it.
 	noticesCut atomic.Uint64
 	free       freeList
 	jobs       chan *sm.JobResult

@@ -59,7 +59,7 @@ func (d *Daemon) onRound(r *perf.Round) {
 
 func (d *Daemon) tellFinding(kind string, f *findings.Finding) {
 	if ok, _ := d.finder.told.allow(d.now()); !ok {
-		bump(&d.noticesCut)
+		d.noticesCut.Add(1)
 		return
 	}
 	level := slog.LevelInfo

@@ -64,7 +64,7 @@ func (d *Daemon) onHotSpots(out *hotspot.Output, p *dftree.Plan) {
 
 func (d *Daemon) tellHotSpot(level slog.Level, kind string, h *hotspot.HotSpot, p *dftree.Plan) {
 	if ok, _ := d.perf.spots.told.allow(d.now()); !ok {
-		bump(&d.noticesCut)
+		d.noticesCut.Add(1)
 		return
 	}
 	d.note(level, kind, show.HotSpotText(h, p), map[string]string{"host": h.Host.Desc, "port_guid": h.Host.GUID.String(), "dftree": p.Mode.String()})

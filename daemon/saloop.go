@@ -3,7 +3,6 @@ package daemon
 import (
 	"context"
 	"log/slog"
-	"time"
 
 	"heddle/ib"
 	"heddle/mad"
@@ -188,33 +187,4 @@ func (l *saLoop) Tell(notices []sa.Notice) {
 		l.d.note(level, n.Kind, n.Text, nil)
 	}
 	l.cut.set(l.d.now(), l.told.due())
-}
-
-// noticeLimit keeps hosts that join and leave continuously from filling the log and displacing
-// other events in the ring.
-type noticeLimit struct {
-	began mad.Time
-	told  int
-	cut   int
-}
-
-// At most noticesPerSpan notices are logged in each noticeSpan.
-const (
-	noticesPerSpan = 200
-	noticeSpan     = 10 * time.Second
-)
-
-// allow reports whether one more notice is admitted at now. If a new span begins, it also
-// returns how many were suppressed in the last one.
-func (n *noticeLimit) allow(now mad.Time) (ok bool, cut int) {
-	if n.told == 0 || now.Sub(n.began) >= noticeSpan {
-		cut = n.cut
-		*n = noticeLimit{began: now}
-	}
-	if n.told < noticesPerSpan {
-		n.told++
-		return true, cut
-	}
-	n.cut++
-	return false, cut
 }

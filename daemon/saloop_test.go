@@ -170,23 +170,6 @@ func TestRestoredBeforeTheFirstAnswer(t *testing.T) {
 	}
 }
 
-// TestNoticeLimit: notices above the limit are counted, and reported when the next span begins.
-func TestNoticeLimit(t *testing.T) {
-	var n noticeLimit
-	told := 0
-	for i := range 3 * noticesPerSpan {
-		if ok, _ := n.allow(mad.Time(i)); ok {
-			told++
-		}
-	}
-	if told != noticesPerSpan {
-		t.Errorf("%d were logged, want %d", told, noticesPerSpan)
-	}
-	if ok, cut := n.allow(mad.Time(0).Add(noticeSpan)); !ok || cut != 2*noticesPerSpan {
-		t.Errorf("in the next span: %v, %d left out", ok, cut)
-	}
-}
-
 // TestTrapsNeverHoldTheManager: traps that find the SA's queue full are dropped and counted.
 func TestTrapsNeverHoldTheManager(t *testing.T) {
 	d, _ := newPiped(nil, Config{})

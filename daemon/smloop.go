@@ -226,7 +226,7 @@ func (l *loop) tell(n *sm.Notice) {
 		l.d.tellCut(cut)
 		l.cut.set(l.d.now(), l.told.due())
 		if !ok {
-			bump(&l.d.noticesCut)
+			l.d.noticesCut.Add(1)
 			return
 		}
 	}
