@@ -8,7 +8,7 @@ type Integer interface {
 	~int | ~int32 | ~int64 | ~uint | ~uint8 | ~uint16 | ~uint32 | ~uint64
 }
 
-// Of is a number of things, as in "1 path" and "2 paths".
+// Of is a number of things, as in "1 path" and "2 paths": thing has a plural in s.
 func Of[T Integer](n T, thing string) string {
 	if n == 1 {
 		return "1 " + thing

@@ -30,8 +30,9 @@ func (k *guard) take(e edge) {
 	}
 }
 
-// guards returns SL-to-VL tables for t that discard none of the packets of pass. With them nothing
-// that hosts may send, and nothing in flight, closes a cycle: neither while the entries of installed, first and t mix, nor later.
+// guards returns SL-to-VL tables for t that discard none of the packets of pass, with which nothing
+// that hosts may send, and nothing in flight, closes a cycle: neither while the entries of installed,
+// first and t mix, nor later.
 // installed has the service levels that hosts use now. n counts the tables that discard something.
 // waits says that packets may be waiting at such a turn already: they found their output before the
 // switch took its guard, and are gone when they have left that switch. ok is false if there are no
