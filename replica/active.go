@@ -10,10 +10,11 @@ import (
 
 // What an active manager keeps and sends at once.
 const (
-	recentEntries = 1024    // entries kept in memory for the standby
-	sendAhead     = 1024    // entries sent and not acknowledged
-	readSize      = 1 << 20 // bytes read from the journal at once
-	joinLag       = 64      // entries that a standby may lack when the pairing begins
+	recentEntries = 1024     // entries kept in memory for the standby
+	recentBytes   = 32 << 20 // and their size
+	sendAhead     = 1024     // entries sent and not acknowledged
+	readSize      = 1 << 20  // bytes read from the journal at once
+	joinLag       = 64       // entries that a standby may lack when the pairing begins
 )
 
 var errStall = errors.New("the disk takes too long")
@@ -26,6 +27,7 @@ type active struct {
 	going   bool // alone is being written down
 	over    bool // it took over from a paired standby's place; no pairing has begun since
 	fenced  bool // as rule 5 wants
+	secured bool // entries of this term are newer than any that counted without it
 	lapse   mad.Time
 
 	// The standby.
@@ -33,21 +35,23 @@ type active struct {
 	met    *Hello // what it said
 	sent   uint64 // number of the last entry that was sent; 0: not known where it stands
 	acked  uint64
-	busy   bool // the disk reads for it
-	joined bool // entries count on both from here on: the pairing is written down or being so
-	noted  bool // it is written down
-	paired bool // the offer was sent
+	busy   bool   // the disk reads for it
+	joined bool   // entries count on both from here on: the pairing is written down or being so
+	from   uint64 // the last entry when joined was set: up to it entries may count here alone
+	noted  bool   // it is written down
+	paired bool   // the offer was sent
 
 	pairBoot, pairConn uint64 // start and stream of the standby that the offer went or may go to
 
-	waiting []waiting
-	size    int
-	recent  []journal.Entry
-	newest  uint64 // number of the last entry that was given to the disk
-	failing int    // entries at the disk that fail, because one before them did
-	handing bool
-	handWhy Why
-	handAt  mad.Time
+	waiting    []waiting
+	size       int
+	recent     []journal.Entry
+	recentSize int
+	newest     uint64 // number of the last entry that was given to the disk
+	failing    int    // entries at the disk that fail, because one before them did
+	handing    bool
+	handWhy    Why
+	handAt     mad.Time
 }
 
 // waiting is a change that does not count yet.
@@ -115,42 +119,53 @@ func (c *Core) change(ev Change) {
 // append gives an entry to the disk and to the standby. The first entry of a term has no ID.
 func (a *active) append(c *Core, e *journal.Entry, id *uint64) {
 	e.Mark = journal.Mark{Term: c.term, Number: c.tail.Number + 1}
+	n := size(e)
 	if id != nil {
-		n := 64
-		for i := range e.Ops {
-			n += 32 + len(e.Ops[i].Record.Key) + len(e.Ops[i].Record.Value)
-		}
 		a.waiting = append(a.waiting, waiting{*id, e.Number, n})
 		a.size += n
 	}
 	c.tail, a.newest = e.Mark, e.Number
-	c.order(Append{*e}, func(d Did) { a.wrote(c, e.Mark, d.Err) })
+	c.order(Append{*e}, func(d Did) { a.wrote(c, e.Mark, d) })
 	a.recent = append(a.recent, *e)
-	if n := len(a.recent) - recentEntries; n > 0 {
-		a.recent = slices.Delete(a.recent, 0, n)
+	a.recentSize += n
+	drop := 0
+	for len(a.recent)-drop > recentEntries || a.recentSize > recentBytes && len(a.recent)-drop > 0 {
+		a.recentSize -= size(&a.recent[drop])
+		drop++
 	}
+	a.recent = slices.Delete(a.recent, 0, drop)
+}
+
+// size is about what an entry takes in memory.
+func size(e *journal.Entry) int {
+	n := 64
+	for i := range e.Ops {
+		n += 32 + len(e.Ops[i].Record.Key) + len(e.Ops[i].Record.Value)
+	}
+	return n
 }
 
 // wrote takes the disk's answer about an entry.
-func (a *active) wrote(c *Core, m journal.Mark, err error) {
-	if err == nil {
+func (a *active) wrote(c *Core, m journal.Mark, d Did) {
+	after := a.failing > 0 && c.role == Active && c.term == m.Term
+	if after {
+		a.failing--
+	}
+	if d.Err == nil {
 		c.last = m
 		return
 	}
-	c.tail = c.last
-	if c.role != Active || c.term != m.Term {
+	c.failed(d)
+	if after || c.role != Active || c.term != m.Term {
 		return
 	}
-	if a.failing > 0 {
-		a.failing--
-		return
-	}
+	err := d.Err
 	c.tell(Notice{Kind: NoticeDisk, Err: err, Mark: m})
 	switch {
 	case !a.granted:
 		c.stepBack(WhyDisk)
 	case a.alone:
-		// The entries after this one fail too.
+		// The entries after this one fail too, or are not answered for.
 		for _, w := range a.waiting {
 			if w.number >= m.Number {
 				c.out.Done = append(c.out.Done, Done{w.id, err})
@@ -158,7 +173,7 @@ func (a *active) wrote(c *Core, m journal.Mark, err error) {
 			}
 		}
 		a.waiting = slices.DeleteFunc(a.waiting, func(w waiting) bool { return w.number >= m.Number })
-		a.recent = slices.DeleteFunc(a.recent, func(e journal.Entry) bool { return e.Number >= m.Number })
+		a.recent, a.recentSize = nil, 0 // the disk knows what it has
 		a.failing = int(a.newest - m.Number)
 	default:
 		// The peer may have what this disk has not, and an entry of the same number must not
@@ -168,10 +183,20 @@ func (a *active) wrote(c *Core, m journal.Mark, err error) {
 }
 
 func (a *active) fence(c *Core, ev Fenced) {
-	if c.role == Active && a.over {
-		a.fenced = ev.Unreachable || c.now < a.lapse
+	if c.role != Active || !a.granted || !a.over {
+		return
+	}
+	a.fenced = a.fenced || ev.Unreachable || c.now < a.lapse
+	if a.fenced && !a.secured {
+		a.secure(c)
+		c.remember(func() {})
 	}
 }
+
+// secure says, in the note that is written next, that the term began: no entry of an older
+// term counts any more that this manager lacks. Without it a manager that starts again does
+// not hold the entries of its term for newer than those of the other manager.
+func (a *active) secure(c *Core) { a.secured, c.note.began = true, c.term }
 
 // hello begins to send to a standby.
 func (a *active) hello(c *Core, m Hello) {
@@ -194,7 +219,6 @@ func (a *active) think(c *Core) {
 	}
 	if a.over && a.why == WhySilence && !a.fenced && c.past(a.lapse, 0) {
 		// The old manager may be alone by now. What was written since does not count.
-		c.aborted = true
 		c.stepBack(WhyLate)
 		return
 	}
@@ -262,10 +286,10 @@ func (a *active) send(c *Core, list []journal.Entry) {
 func (a *active) place(c *Core) {
 	had := a.met.Last
 	if had.Number == 0 || had.Number > c.last.Number {
-		if had.Number <= c.last.Number || len(c.disk) == 0 {
+		if had.Number == 0 || had.Number > c.tail.Number {
 			a.snapshot(c)
 		}
-		return
+		return // or wait: the disk may be about to have that entry
 	}
 	a.read(c, had.Number, 1, func(d Did) {
 		if d.Err == nil && len(d.Entries) > 0 && d.Entries[0].Mark == had {
@@ -309,21 +333,22 @@ func (a *active) snapshot(c *Core) {
 
 // join begins a pairing with a standby that lacks little, and offers it when it lacks nothing.
 func (a *active) join(c *Core) {
-	if !a.open || a.met == nil || a.sent == 0 || a.going || a.acked == 0 || c.tail.Number-a.acked > joinLag {
+	if !a.open || a.met == nil || a.sent == 0 || a.going || a.acked == 0 || !a.joined && c.tail.Number-a.acked > joinLag {
 		return
 	}
 	if !a.joined {
 		// From here on nothing counts on this manager alone.
-		a.joined, a.noted, a.alone = true, false, false
+		a.joined, a.noted, a.alone, a.from = true, false, false, c.tail.Number
 		c.note.pair++
 		c.note.alone, c.note.common = false, a.acked
+		a.secure(c)
 		a.pairBoot, a.pairConn = a.met.Boot, a.met.Conn
 		a.over = false
 		pair := c.note.pair
 		c.remember(func() { a.noted = a.joined && c.note.pair == pair })
 		c.nextSign = c.now
 	}
-	if a.noted && !a.paired && a.acked > 0 {
+	if a.noted && !a.paired && a.acked >= a.from {
 		if a.pairBoot != a.met.Boot || a.pairConn != a.met.Conn {
 			// Another stream: the standby may have accepted the old offer, so a new one begins.
 			a.joined = false
@@ -331,7 +356,7 @@ func (a *active) join(c *Core) {
 			return
 		}
 		a.paired = true
-		c.out.Sends = append(c.out.Sends, Pair{Term: c.term, ID: c.note.pair, Mark: c.note.common})
+		c.out.Sends = append(c.out.Sends, Pair{Term: c.term, ID: c.note.pair, Mark: a.from})
 		c.tell(Notice{Kind: NoticePaired, Mark: c.last})
 	}
 }
@@ -347,6 +372,7 @@ func (a *active) leave(c *Core) {
 
 func (a *active) goAlone(c *Core) {
 	c.note.alone, c.note.common = true, max(c.note.common, a.acked)
+	a.secure(c)
 	term := c.term
 	c.remember(func() {
 		if c.role == Active && c.term == term && a.going {
@@ -367,7 +393,9 @@ func (a *active) may(c *Core) bool {
 	} else if c.heard && (p.Boot > a.pairBoot || p.Boot == a.pairBoot && !p.Paired && p.Left >= a.pairConn) {
 		return true // it left, or started anew
 	}
-	silence := c.silence()
+	// Where no way led to this port, the other manager may have taken over without it, and needs
+	// time to make itself the SM of this port once there is one.
+	silence := max(c.silence(), c.way)
 	if !c.past(silence, c.cfg.Alone) {
 		return false
 	}

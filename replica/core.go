@@ -11,6 +11,10 @@ import (
 // signsKept is how many of the last signs a standby remembers the times of.
 const signsKept = 64
 
+// maxTerm is the highest number of a term that is believed. No pair reaches it, and a term
+// must follow.
+const maxTerm = 1 << 62
+
 // Core decides for one manager of a pair. It belongs to the goroutine that calls Step.
 type Core struct {
 	cfg Config
@@ -23,10 +27,11 @@ type Core struct {
 	term  journal.Term
 	tail  journal.Mark // the last entry that was given to the disk
 	last  journal.Mark // the last durable entry
-	// aborted: the last entry is the first one of a term that did not begin. The one before is had.
+	// aborted: the last entries are of a term that did not begin. The one before them is had.
 	aborted bool
 	had     journal.Mark
-	port    bool // this manager's port is active
+	port    bool     // this manager's port is active
+	way     mad.Time // since when it is, and no switch was missed
 	disk    []pending
 	probe   probe
 
@@ -84,11 +89,17 @@ func (c *Core) Step(now mad.Time, ev Event, out *Output) {
 		c.change(ev)
 	case Probed:
 		c.probe.asked, c.probe.have, c.probe.result = false, true, ev
+		if !ev.Port || !ev.Fabr {
+			c.way = now
+		}
 	case Fenced:
 		c.active.fence(c, ev)
 	case Challenged:
 		c.stepBack(WhyChallenged)
 	case Port:
+		if !ev.Active || !c.port {
+			c.way = now
+		}
 		c.port = ev.Active
 		c.nextSign = now
 	case Handover:
@@ -119,16 +130,16 @@ func (c *Core) start(ev Start) {
 	c.last, c.tail = ev.Last, ev.Last
 	c.learn(n.term)
 	c.learn(ev.Last.Term)
-	if ev.Begin != nil && n.began != ev.Last.Term {
-		c.aborted, c.had = true, ev.Begin.Had
+	if n.boot > 0 && n.began != ev.Last.Term && ev.Last.Term.Owner == c.cfg.Me {
+		c.aborted, c.had = true, n.had
+		if ev.Begin != nil {
+			c.had = ev.Begin.Had // the note may not have been written
+		}
 	}
 	c.heardAt = [2]mad.Time{c.now, c.now}
 	c.standby.wasAlone = n.alone
 	c.standby.pair = n.pair
-	if !n.alone && n.pair > 0 {
-		c.standby.rest = c.now.Add(c.cfg.Alone) // as in stepBack
-	}
-	c.note.boot++
+	c.note.boot = max(n.boot+1, ev.Boot)
 	c.begin()
 }
 
@@ -169,7 +180,7 @@ func (c *Core) tell(n Notice) { c.out.Notices = append(c.out.Notices, n) }
 
 // learn notes a term. A newer one than its own ends an active manager's.
 func (c *Core) learn(t journal.Term) {
-	if t.Compare(c.term) <= 0 {
+	if t.Compare(c.term) <= 0 || t.Number > maxTerm {
 		return
 	}
 	c.term = t
@@ -194,6 +205,17 @@ func (c *Core) did(ev Did) {
 		c.disk[0].since = c.now // the disk begins with it now
 	}
 	p.then(ev)
+	if len(c.disk) == 0 {
+		c.tail = c.last
+	}
+}
+
+// failed takes what the disk has after a write that failed: it may have been carried out.
+func (c *Core) failed(d Did) {
+	if d.Mark != (journal.Mark{}) {
+		c.last = d.Mark
+	}
+	c.tail = c.last
 }
 
 // remember writes the note and calls then when it is durable. If the disk cannot write it, an
@@ -305,7 +327,7 @@ func (c *Core) current(t journal.Term) bool {
 		c.out.Sends = append(c.out.Sends, Refused{c.term})
 		return false
 	}
-	return true
+	return t == c.term
 }
 
 // look returns the result of a look at the fabric that began at since or later, and was
@@ -339,7 +361,10 @@ func (c *Core) takeOver(why Why) {
 	c.term = c.term.Next(c.cfg.Me)
 	c.active.begin(c, why, spare, lapse)
 	c.active.append(c, &journal.Entry{Begin: &journal.Begin{Had: c.had, Reason: why.String()}}, nil)
-	c.note.began, c.note.alone = c.term, !spare
+	c.note.had, c.note.alone = c.had, !spare
+	if why != WhySilence {
+		c.active.secure(c) // the other manager cannot be alone in its term
+	}
 	if spare {
 		c.note.common = c.had.Number
 	}
@@ -352,7 +377,7 @@ func (c *Core) takeOver(why Why) {
 	c.nextSign = c.now
 }
 
-// has is the last durable entry, without the first one of a term that did not begin.
+// has is the last durable entry, without those of a term that did not begin.
 func (c *Core) has() journal.Mark {
 	if c.aborted {
 		return c.had
@@ -365,10 +390,15 @@ func (c *Core) stepBack(why Why) {
 	if c.role != Active {
 		return
 	}
+	if !c.active.granted || !c.active.secured {
+		c.aborted, c.note.began = true, journal.Term{}
+	}
 	c.active.stop(c)
 	c.role = Standby
 	c.standby = standby{pair: c.note.pair, conn: c.standby.conn, left: c.standby.left}
-	c.standby.rest = c.now.Add(c.cfg.Alone) // an offer of a pairing may be under way
+	if why == WhyDisk {
+		c.standby.rest = c.now.Add(c.cfg.Look)
+	}
 	c.note.alone = false
 	c.remember(func() {})
 	c.out.Yield = true

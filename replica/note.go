@@ -17,16 +17,17 @@ type note struct {
 	common uint64
 	term   journal.Term // newest one heard of
 	began  journal.Term // the last one of its own that began
+	had    journal.Mark // what this manager had before the last term that it took
 }
 
-const noteLen = 1 + 1 + 8*7
+const noteLen = 1 + 1 + 8*10
 
 func (n *note) encode() []byte {
 	b := []byte{1, 0}
 	if n.alone {
 		b[1] = 1
 	}
-	for _, v := range []uint64{n.boot, n.pair, n.common, n.term.Number, uint64(n.term.Owner), n.began.Number, uint64(n.began.Owner)} {
+	for _, v := range []uint64{n.boot, n.pair, n.common, n.term.Number, uint64(n.term.Owner), n.began.Number, uint64(n.began.Owner), n.had.Term.Number, uint64(n.had.Term.Owner), n.had.Number} {
 		b = binary.BigEndian.AppendUint64(b, v)
 	}
 	return b
@@ -52,5 +53,6 @@ func decodeNote(b []byte) (note, error) {
 		boot: v(0), pair: v(1), alone: b[1] == 1, common: v(2),
 		term:  journal.Term{Number: v(3), Owner: ib.GUID(v(4))},
 		began: journal.Term{Number: v(5), Owner: ib.GUID(v(6))},
+		had:   journal.Mark{Term: journal.Term{Number: v(7), Owner: ib.GUID(v(8))}, Number: v(9)},
 	}, nil
 }

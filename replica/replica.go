@@ -13,17 +13,19 @@
 //  1. While the active manager is paired, an entry counts when it is durable on both disks.
 //  2. The active manager goes alone, so that entries count when they are durable on its own
 //     disk, in two cases only. The standby said that it left the pairing; or nothing was heard
-//     of it for Config.Alone, and a look at the fabric that began after that shows this port
-//     active, a switch that answers, and this manager as the SM of its own port. It writes down
-//     that it is alone before anything counts.
+//     of it for Config.Alone, its port was active for as long, and a look at the fabric that
+//     began after that shows this port active, a switch that answers, and this manager as the
+//     SM of its own port. It writes down that it is alone before anything counts.
 //  3. The standby's pairing is a lease. Signs are numbered, and the active manager returns the
 //     highest number that it heard. The standby is paired until Config.Lease after it sent that
 //     sign. Lease is shorter than Alone, so the lease has ended before rule 2 can act.
 //  4. A paired standby takes over when it heard nothing for Config.Take on any channel, its
 //     port is active and a switch answers. It takes the next term, and writes that down first.
 //  5. A manager that took over makes itself the SM of the old one's port first of all, before its
-//     lease ends, unless no way leads to that port. If it cannot, it is standby again. An active manager whose port names the other one is standby from then on. So of
-//     two managers on one fabric at most one goes alone.
+//     lease ends, unless no way leads to that port: then as soon as one does. If it cannot, it
+//     is standby again, and its entries of that term are no newer than any. An active manager
+//     whose port names the other one is standby from then on. So of two managers on one fabric
+//     at most one goes alone.
 //  6. A standby that is not paired takes over after Config.Stale without a sign, and says that
 //     it may lack entries.
 //  7. Who hears of a newer term is standby from then on. Entries of an older term are refused.
@@ -202,6 +204,9 @@ type (
 		Last  journal.Mark
 		Begin *journal.Begin // of the last entry
 		Note  []byte
+		// Boot is higher than those of earlier starts, if the shell's clock is right: seconds
+		// since 1970. A manager that lost its disk is heard by it.
+		Boot uint64
 	}
 	// Heard is a sign of the peer.
 	Heard struct {
@@ -227,7 +232,9 @@ type (
 		Err     error
 		Entries []journal.Entry // of ReadEntries
 		State   *store.State    // of ReadState
-		Mark    journal.Mark    // of ReadState
+		// Mark is that of ReadState; of an Append or Replace that failed the last entry that the
+		// disk has now, or 0 if that cannot be read: it may have been carried out.
+		Mark journal.Mark
 	}
 	// Probed answers Output.Probe.
 	Probed struct {
@@ -237,11 +244,12 @@ type (
 		Mine  bool     // the port names this manager as its SM
 	}
 	// Fenced says that this manager is the SM of the peer's port, or that no way leads there.
+	// The shell then writes itself there in less than Config.Alone once there is a way.
 	Fenced struct{ Unreachable bool }
 	// Challenged says that the port named this manager as its SM, and names the peer now. The
 	// shell looks before it writes the SM of its port, and at least ten times in Config.Alone.
 	Challenged struct{}
-	// Port is a change of this manager's port.
+	// Port is a change of this manager's port. One that went down and came back is two.
 	Port struct{ Active bool }
 	// Handover asks an active manager to stop, and the paired standby to take over.
 	Handover struct{}

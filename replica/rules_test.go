@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"heddle/mad"
+	"heddle/store"
+	"heddle/store/journal"
 )
 
 // pair returns two managers that are a pair since some seconds, with changes all the time, and
@@ -194,6 +196,212 @@ func TestTakeoverAsked(t *testing.T) {
 	w.run(w.now.Add(time.Second))
 	if len(w.turns) != 1 || w.turns[0].why != WhyAsked || len(w.loud) != 1 {
 		w.fail("%v", w.turns)
+	}
+}
+
+// until runs the world until something holds.
+func (w *world) until(what string, ok func() bool) {
+	w.t.Helper()
+	for end := w.now.Add(30 * time.Second); !ok(); {
+		if w.now > end {
+			w.fail("waited in vain: %s", what)
+		}
+		w.run(w.now.Add(time.Millisecond))
+	}
+}
+
+// TestLateTakeoverStarts: entries of a manager that took over, but did not become the SM of
+// the other one's port in time, are no newer than those that counted meanwhile, also after it
+// starts again.
+func TestLateTakeoverStarts(t *testing.T) {
+	for seed := range uint64(4) {
+		w, a := pair(t, seed)
+		b := a.other()
+		w.cut = [2]bool{true, true}
+		w.breakAll(true)
+		w.until("the takeover", func() bool { return len(w.turns) > 0 })
+		w.port[b.i] = false
+		w.until("the other manager is alone", func() bool { return a.core.active.alone })
+		w.run(w.now.Add(time.Second))
+		if seed%2 == 0 {
+			b.crash()
+			b.start()
+		}
+		w.heal()
+		w.run(w.now.Add(30 * time.Second))
+		if len(w.loud) > 0 {
+			w.fail("entries may be missing")
+		}
+		w.judge()
+	}
+}
+
+// TestWayComesBack: a manager took over while no way led to the other one's port. When the port
+// is active again, the other one does not go alone before it was told.
+func TestWayComesBack(t *testing.T) {
+	for seed := range uint64(30) {
+		w, a := pair(t, seed)
+		w.cut = [2]bool{true, true}
+		w.port[a.i] = false
+		w.breakAll(true)
+		a.step(Port{false})
+		w.run(w.now.Add(5*time.Second + time.Duration(w.r.IntN(100))*time.Millisecond))
+		if len(w.turns) != 1 || w.turns[0].by == a.i {
+			w.fail("%v", w.turns)
+		}
+		w.port[a.i] = true
+		a.step(Port{true})
+		w.run(w.now.Add(5 * time.Second))
+		if a.core.role == Active && a.core.active.alone {
+			w.fail("it is alone")
+		}
+		w.heal()
+		w.run(w.now.Add(30 * time.Second))
+		w.judge()
+	}
+}
+
+// TestSlowStandbyJoins: a standby whose disk stalls before it accepted the pairing leaves, as
+// one that is paired does.
+func TestSlowStandbyJoins(t *testing.T) {
+	w, a := pair(t, 1)
+	b := a.other()
+	b.crash()
+	w.until("it is alone", func() bool { return a.core.active.alone })
+	b.start()
+	w.until("it joins", func() bool { return a.core.active.joined })
+	b.slow = 20 * time.Second
+	w.run(w.now.Add(2 * time.Second))
+	if w.now.Sub(w.last) > 100*time.Millisecond {
+		w.fail("nothing was acknowledged since %v", w.last)
+	}
+	w.heal()
+	w.run(w.now.Add(60 * time.Second))
+	w.judge()
+}
+
+// TestPairingWaits: a standby is paired when it has every entry that counted before, however
+// many messages that takes.
+func TestPairingWaits(t *testing.T) {
+	w := newWorld(t, 1)
+	w.quiet = true
+	for _, s := range w.site {
+		s.disk = journal.NewMemory(1000)
+	}
+	act := func() *site {
+		for _, s := range w.site {
+			if s.core != nil && s.core.role == Active && s.core.active.granted {
+				return s
+			}
+		}
+		return nil
+	}
+	w.until("one is active", func() bool { return act() != nil })
+	a := act()
+	b := a.other()
+	w.until("they are a pair", func() bool { return b.core.standby.paired })
+	b.crash()
+	w.until("it is alone", func() bool { return a.core.active.alone })
+	w.size = readSize
+	for range 20 {
+		a.ask()
+	}
+	w.until("they count", func() bool { return len(w.acked) == 20 })
+	a.crash() // and has none of them in memory
+	a.start()
+	w.until("it is active again", func() bool { return act() == a })
+	b.start()
+	w.until("they are a pair", func() bool { return b.core.standby.paired })
+	for id := range w.acked {
+		if !b.wrote[string(key(id))] {
+			w.fail("the standby is paired, and lacks change %d", id)
+		}
+	}
+}
+
+// TestLostDisk: a standby that comes back with an empty disk is a spare again.
+func TestLostDisk(t *testing.T) {
+	w, a := pair(t, 3)
+	b := a.other()
+	for range 3 {
+		b.crash()
+		b.start()
+		w.run(w.now.Add(5 * time.Second))
+	}
+	b.crash()
+	w.run(w.now.Add(5 * time.Second))
+	b.disk, b.boot = journal.NewMemory(100), 0
+	b.start()
+	w.run(w.now.Add(20 * time.Second))
+	w.judge()
+}
+
+// TestSyncFails: a write whose sync failed may be there. The manager goes on behind it.
+func TestSyncFails(t *testing.T) {
+	for seed := range uint64(20) {
+		w, a := pair(t, seed)
+		if seed%2 == 0 {
+			a.other().crash()
+			w.until("it is alone", func() bool { return a.core.active.alone })
+		}
+		a.fails = 1 + w.r.IntN(3)
+		w.run(w.now.Add(5 * time.Second))
+		if w.now.Sub(w.last) > time.Second {
+			w.fail("nothing was acknowledged since %v", w.last)
+		}
+		w.heal()
+		w.run(w.now.Add(30 * time.Second))
+		w.judge()
+	}
+}
+
+// TestOldHandover: a handover that came too late says nothing about a later pairing.
+func TestOldHandover(t *testing.T) {
+	w, a := pair(t, 4)
+	b := a.other()
+	b.core.standby.lease = 0 // it lapsed
+	b.step(Received{Over{Term: b.core.term, ID: b.core.standby.pair}})
+	w.breakAll(true)
+	w.run(w.now.Add(20 * time.Second))
+	if len(w.turns) > 0 {
+		w.fail("%v", w.turns)
+	}
+	w.judge()
+}
+
+// TestWildMessages: what no correct manager sends changes nothing that lasts.
+func TestWildMessages(t *testing.T) {
+	for _, m := range []func(term journal.Term, next uint64) Message{
+		func(journal.Term, uint64) Message {
+			return Hello{Boot: 1 << 63, Conn: 1 << 63, Last: journal.Mark{Number: 1<<64 - 1}, Term: journal.Term{Number: 1<<64 - 1}}
+		},
+		func(t journal.Term, next uint64) Message { return Ack{t, 1<<64 - 1} },
+		func(t journal.Term, next uint64) Message { return Entries{Term: t} },
+		func(t journal.Term, next uint64) Message {
+			return Entries{t, []journal.Entry{{Mark: journal.Mark{Term: t, Number: 1<<64 - 1}}}}
+		},
+		func(t journal.Term, next uint64) Message {
+			return Entries{t, []journal.Entry{{Mark: journal.Mark{Term: t.Next(9), Number: next}}}}
+		},
+		func(t journal.Term, next uint64) Message { return Snapshot{Term: t} },
+		func(t journal.Term, next uint64) Message {
+			return Snapshot{t, journal.Mark{Term: t.Next(9), Number: 1}, &store.State{}}
+		},
+		func(t journal.Term, next uint64) Message { return Pair{t, 1 << 62, 1<<64 - 1} },
+		func(t journal.Term, next uint64) Message { return Over{t, 1<<64 - 1} },
+		func(journal.Term, uint64) Message { return Refused{journal.Term{Number: 1<<64 - 1}} },
+	} {
+		w, a := pair(t, 5)
+		term := a.core.term
+		w.logf("%#v", m(term, a.other().core.tail.Number+1))
+		for _, s := range w.site {
+			s.step(Received{m(term, a.other().core.tail.Number+1)})
+		}
+		w.run(w.now.Add(20 * time.Second))
+		w.judge()
+		if len(w.loud) > 0 {
+			w.fail("entries may be missing")
+		}
 	}
 }
 

@@ -1,9 +1,13 @@
 package replica
 
 import (
+	"errors"
+
 	"heddle/mad"
 	"heddle/store/journal"
 )
+
+var errWild = errors.New("the active manager sent what it cannot have")
 
 // standby copies the journal of an active manager.
 type standby struct {
@@ -22,7 +26,7 @@ type standby struct {
 	yield    bool     // it gave up being active for the pairing, and the peer may follow
 	over     bool     // the active manager gave up for the pairing
 	asked    bool     // an operator wants this manager to be active
-	rest     mad.Time // no takeover before: the peer may be accepting a pairing, or the disk failed
+	rest     mad.Time // no takeover before: the disk failed
 }
 
 // spare reports whether this manager has every entry that counts, and may take over.
@@ -97,7 +101,10 @@ func (s *standby) think(c *Core) {
 		s.hello = true
 		c.out.Sends = append(c.out.Sends, Hello{Boot: c.note.boot, Conn: s.conn, Last: c.last, Term: c.term})
 	}
-	if s.open && s.paired && len(c.disk) > 0 && c.past(c.disk[0].since, c.cfg.Stall) {
+	// The active manager waits for this one's disk as soon as it is not alone, which is before
+	// this one accepts the pairing.
+	waits := s.paired || c.peer.Active && !c.peer.Alone
+	if s.open && waits && len(c.disk) > 0 && c.past(c.disk[0].since, c.cfg.Stall) {
 		s.leave(c, errStall)
 	}
 	// A stream that was lost while the active manager lives: say so.
@@ -106,6 +113,9 @@ func (s *standby) think(c *Core) {
 	}
 	if len(c.disk) > 0 {
 		return // what it has is not known before all is written
+	}
+	if !c.past(s.rest, 0) {
+		return
 	}
 	s.decide(c)
 }
@@ -124,7 +134,6 @@ func (s *standby) decide(c *Core) {
 		if c.past(silence, c.cfg.Take) || !s.open && c.missed {
 			s.tryTake(c, silence, WhySilence)
 		}
-	case !c.past(s.rest, 0):
 	case s.mayLead(c, silence):
 		s.tryTake(c, silence, WhyNewer)
 	case s.wasAlone && !(c.heard && c.peer.Active) && c.past(silence, c.cfg.Look):
@@ -166,7 +175,11 @@ func (s *standby) entries(c *Core, m Entries) {
 	}
 	for i := range m.List {
 		e := &m.List[i]
-		if err := journal.Follows(c.tail, e.Mark); err != nil {
+		err := journal.Follows(c.tail, e.Mark)
+		if e.Term.Compare(m.Term) > 0 {
+			err = errWild
+		}
+		if err != nil {
 			s.leave(c, err)
 			return
 		}
@@ -174,7 +187,7 @@ func (s *standby) entries(c *Core, m Entries) {
 		conn := s.conn
 		c.order(Append{*e}, func(d Did) {
 			if d.Err != nil {
-				c.tail = c.last
+				c.failed(d)
 				if c.role == Standby && s.open && s.conn == conn {
 					s.leave(c, d.Err)
 				}
@@ -203,11 +216,16 @@ func (s *standby) snapshot(c *Core, m Snapshot) {
 	if !s.open || !s.hello {
 		return
 	}
-	c.tail = m.At // a pairing goes on: what was here and what comes both have all that counts
+	if m.State == nil || m.At.Term.Compare(m.Term) > 0 {
+		s.leave(c, errWild)
+		return
+	}
+	s.paired = false
+	c.tail = m.At
 	conn := s.conn
 	c.order(Replace{State: m.State, At: m.At, Fork: c.note.common}, func(d Did) {
 		if d.Err != nil {
-			c.tail = c.last
+			c.failed(d)
 			if c.role == Standby && s.open && s.conn == conn {
 				s.leave(c, d.Err)
 			}
@@ -230,7 +248,7 @@ func (s *standby) offered(c *Core, m Pair) {
 		if c.role != Standby || !s.open || s.conn != conn || c.term != m.Term {
 			return
 		}
-		s.pair, s.pairTerm, s.paired, s.wasAlone = m.ID, m.Term, true, false
+		s.pair, s.pairTerm, s.paired, s.wasAlone, s.over = m.ID, m.Term, true, false, false
 		if p := &c.peer; p.Active && !p.Alone && p.Pair == s.pair && p.Term == m.Term {
 			s.renew(c, p)
 		}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"reflect"
 	"testing"
 	"time"
 
@@ -30,7 +31,9 @@ type world struct {
 	port  [2]bool // ports that are active
 
 	acked  map[uint64]acked // by change
+	last   mad.Time         // of them
 	nextID uint64
+	size   int        // bytes more of each change
 	quiet  bool       // nothing is lost or late by chance
 	turns  []turn     // who became active
 	loud   []mad.Time // takeovers that said that entries may be missing
@@ -59,6 +62,7 @@ type site struct {
 	life  int // grows with each crash
 	disk  *journal.Memory
 	wrote map[string]bool // keys that were ever on its disk
+	boot  uint64          // the highest in a note of it
 	sync  []func()        // commands at the disk that have not been carried out
 	busy  bool
 	slow  time.Duration // more time of each command
@@ -68,7 +72,7 @@ type site struct {
 	wake  mad.Time      // of the last timer that was asked for
 	drive bool          // it drives the fabric
 	sm    int           // who is the SM of this port: 0 or 1, -1 nobody
-	// speed of its clock: 0.96 to 1.04
+	// speed of its clock: 0.953 to 1.048, so that one may be 10 % faster than the other
 	speed float64
 	zero  mad.Time
 	mine  *stream // the stream that it made
@@ -104,7 +108,7 @@ func (w *world) logf(format string, args ...any) {
 func newWorld(t testing.TB, seed uint64) *world {
 	w := &world{t: t, r: rand.New(rand.NewPCG(seed, 77)), port: [2]bool{true, true}, acked: map[uint64]acked{}, now: 1e9}
 	for i := range 2 {
-		w.site[i] = &site{w: w, i: i, disk: journal.NewMemory(1 + w.r.IntN(300)), wrote: map[string]bool{}, sm: -1, speed: 0.96 + 0.08*w.r.Float64()}
+		w.site[i] = &site{w: w, i: i, disk: journal.NewMemory(1 + w.r.IntN(300)), wrote: map[string]bool{}, sm: -1, speed: 0.953 + 0.095*w.r.Float64()}
 	}
 	for _, s := range w.site {
 		s.start()
@@ -135,7 +139,7 @@ func (s *site) start() {
 	if list, err := s.disk.Entries(last.Number, 1); err == nil && len(list) > 0 {
 		begin = list[0].Begin
 	}
-	s.step(Start{Last: last, Begin: begin, Note: note})
+	s.step(Start{Last: last, Begin: begin, Note: note, Boot: uint64(s.w.now.Sub(0) / time.Second)})
 	s.dial()
 }
 
@@ -175,6 +179,7 @@ func (s *site) step(ev Event) {
 	out.Reset()
 	s.core.Step(s.clock(), ev, &out)
 	s.do(&out)
+	s.w.check()
 }
 
 func (w *world) lag(most time.Duration) time.Duration {
@@ -274,12 +279,25 @@ func (s *site) fence(until mad.Time) {
 	s.sm = s.i
 	if w.split || !w.port[1-s.i] {
 		s.step(Fenced{Unreachable: true})
+		s.reach()
 	} else {
 		s.other().sm = s.i
 		s.step(Fenced{})
 	}
 	// It goes on driving: ports that come back are told.
 	s.later(300*time.Millisecond, s.sweep)
+}
+
+// reach makes the manager the SM of the other one's port as soon as there is a way.
+func (s *site) reach() {
+	w := s.w
+	switch {
+	case !s.drive || s.sm != s.i:
+	case w.port[s.i] && !w.split && w.port[1-s.i]:
+		s.other().sm = s.i
+	default:
+		s.later(100*time.Millisecond, s.reach)
+	}
 }
 
 // sweep is what a manager that drives the fabric does from time to time: it tells ports who
@@ -327,18 +345,29 @@ func (s *site) pump() {
 
 func (s *site) carryOut(c Command) {
 	var d Did
-	if s.fails > 0 {
+	fails := s.fails > 0
+	if fails {
 		s.fails--
-		d.Err = errors.New("no space")
-	} else {
+	}
+	// A write whose sync fails may be there all the same.
+	if !fails || s.w.r.IntN(3) == 0 {
 		switch c := c.(type) {
 		case Append:
+			before := must(s.disk.Last())
 			if d.Err = s.disk.Append(&c.Entry); d.Err == nil {
+				if before.Term.Compare(c.Entry.Term) > 0 {
+					s.w.fail("%v follows %v", c.Entry.Mark, before)
+				}
 				for i := range c.Entry.Ops {
 					s.wrote[string(c.Entry.Ops[i].Record.Key)] = true
 				}
 			}
 		case SetNote:
+			n := must(decodeNote(c.Note))
+			if n.boot < s.boot {
+				s.w.fail("start %d of %d follows start %d", n.boot, s.i, s.boot)
+			}
+			s.boot = n.boot
 			d.Err = s.disk.SetNote(c.Note)
 		case ReadEntries:
 			d.Entries, d.Err = s.disk.Entries(c.From, c.Size)
@@ -346,8 +375,14 @@ func (s *site) carryOut(c Command) {
 			d.State, d.Err = s.disk.Load()
 			d.Mark, _ = s.disk.Last()
 		case Replace:
+			if before := must(s.disk.Last()); before.Term.Compare(c.At.Term) > 0 {
+				s.w.fail("a state of %v replaces one of %v", c.At, before)
+			}
 			d.Err = s.disk.Replace(c.State, c.At)
 		}
+	}
+	if fails {
+		d = Did{Err: errors.New("no space"), Mark: must(s.disk.Last())}
 	}
 	// The answer may be lost with a crash, or late by a stop.
 	s.later(s.w.lag(time.Millisecond), func() {
@@ -365,6 +400,10 @@ func (s *site) done(d Done) {
 	if !s.wrote[string(key(d.ID))] {
 		w.fail("change %d counts, but its manager %d has it not on its disk", d.ID, s.i)
 	}
+	if _, ok := w.acked[d.ID]; ok {
+		w.fail("change %d is answered twice", d.ID)
+	}
+	w.last = w.now
 	w.acked[d.ID] = acked{w.now, s.i, s.core.active.alone}
 }
 
@@ -376,7 +415,7 @@ func (s *site) ask() {
 		return
 	}
 	s.w.nextID++
-	rec := store.Record{Table: store.TableServices, Key: key(s.w.nextID), Value: []byte{byte(s.i)}}
+	rec := store.Record{Table: store.TableServices, Key: key(s.w.nextID), Value: append(make([]byte, s.w.size), byte(s.i))}
 	s.step(Change{ID: s.w.nextID, Ops: []store.Op{{Kind: store.PutRecord, Record: rec}}})
 }
 
@@ -617,6 +656,9 @@ func (w *world) check() {
 	if a.role == Active && b.role == Active && a.term == b.term {
 		w.fail("both are active in %v", a.term)
 	}
+	if a.role == Active && b.role == Active && a.active.alone && b.active.alone && !w.twice && len(w.loud) == 0 {
+		w.fail("entries count on each of them alone")
+	}
 	// A paired standby and an active manager that is alone exclude each other.
 	for i, s := range w.site {
 		o := s.other()
@@ -663,6 +705,10 @@ func (w *world) judge() {
 	if m, n := must(act.disk.Last()), must(act.other().disk.Last()); n.Number+50 < m.Number {
 		w.fail("the standby has %v, the active manager %v", n, m)
 	}
+	if w.now.Sub(w.last) > 3*time.Second {
+		w.fail("nothing was acknowledged since %v", w.last)
+	}
+	w.same()
 	st := must(act.disk.Load())
 	have := map[string]bool{}
 	for _, r := range st.Records {
@@ -681,6 +727,33 @@ func (w *world) judge() {
 	}
 	if len(w.acked) == 0 {
 		w.fail("nothing was acknowledged")
+	}
+}
+
+// same fails if the disks have different entries of the same mark, or different states of the
+// same last entry.
+func (w *world) same() {
+	var at [2]journal.Mark
+	var state [2]*store.State
+	seen := map[journal.Mark]journal.Entry{}
+	for i, s := range w.site {
+		state[i], at[i], _ = s.disk.Contents()
+		list, _ := s.disk.Entries(at[i].Number, 1<<30)
+		for n := uint64(1); n < at[i].Number; n++ {
+			if l, err := s.disk.Entries(n, 1<<30); err == nil {
+				list = l
+				break
+			}
+		}
+		for _, e := range list {
+			if o, ok := seen[e.Mark]; ok && !reflect.DeepEqual(o, e) {
+				w.fail("%v is %+v on one disk and %+v on the other", e.Mark, o, e)
+			}
+			seen[e.Mark] = e
+		}
+	}
+	if at[0] == at[1] && !reflect.DeepEqual(state[0], state[1]) {
+		w.fail("at %v the states differ: %v and %v", at[0], state[0], state[1])
 	}
 }
 
