@@ -113,7 +113,7 @@ func (c *Core) change(ev Change) {
 		c.out.Done = append(c.out.Done, Done{ev.ID, err})
 		return
 	}
-	a.append(c, &journal.Entry{Ops: ev.Ops}, &ev.ID)
+	a.append(c, &journal.Entry{Wall: ev.Wall, Ops: ev.Ops}, &ev.ID)
 }
 
 // append gives an entry to the disk and to the standby. The first entry of a term has no ID.

@@ -224,8 +224,9 @@ type (
 	Received struct{ Message Message }
 	// Change asks for an entry. Output.Done answers it, in order of arrival.
 	Change struct {
-		ID  uint64
-		Ops []store.Op
+		ID   uint64
+		Wall int64 // this manager's clock, as in journal.Entry
+		Ops  []store.Op
 	}
 	// Did answers the oldest Command without an answer.
 	Did struct {

@@ -416,7 +416,7 @@ func (s *site) ask() {
 	}
 	s.w.nextID++
 	rec := store.Record{Table: store.TableServices, Key: key(s.w.nextID), Value: append(make([]byte, s.w.size), byte(s.i))}
-	s.step(Change{ID: s.w.nextID, Ops: []store.Op{{Kind: store.PutRecord, Record: rec}}})
+	s.step(Change{ID: s.w.nextID, Wall: int64(s.clock()), Ops: []store.Op{{Kind: store.PutRecord, Record: rec}}})
 }
 
 // Streams.
