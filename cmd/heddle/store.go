@@ -135,8 +135,8 @@ func storeImport() *cobra.Command {
 		Short: "Make a state file from a backup",
 		Long: `Makes the state file of a manager that is not running from a backup ('-' is
 standard input). The backup is read to its end first: one with an error changes
-nothing. An existing state file is kept, unless --replace is given; it is then
-renamed to end in .before.`,
+nothing. An existing state file is left alone, unless --replace is given; it is
+then kept with .before behind its name, in place of an earlier one.`,
 		Example: `  heddle store import backup.jsonl /var/lib/heddle`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) != 2 {
@@ -176,13 +176,9 @@ func makeState(path string, s *store.State, at journal.Mark, replace bool) (err 
 	case err == nil && !replace:
 		return fmt.Errorf("%s exists; give --replace to put the backup in its place", path)
 	case err == nil:
-		db, err := boltdb.Open(path) // fails if a manager uses it
-		if err != nil {
-			var damaged *boltdb.CorruptError
-			if !errors.As(err, &damaged) {
-				return err
-			}
-		} else if err := db.Close(); err != nil {
+		var damaged *boltdb.CorruptError
+		// It fails if a manager uses it. A file of an older format stays as it is.
+		if _, _, err := boltdb.ReadContents(path); err != nil && !errors.As(err, &damaged) {
 			return err
 		}
 	case !errors.Is(err, fs.ErrNotExist):
@@ -207,7 +203,13 @@ func makeState(path string, s *store.State, at journal.Mark, replace bool) (err 
 		return err
 	}
 	if replace {
-		if err := os.Rename(path, path+".before"); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		// A link, so that there is a state file at any moment: a manager that starts without one
+		// begins with nothing.
+		before := path + ".before"
+		if err := os.Remove(before); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		if err := os.Link(path, before); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 	}
