@@ -24,6 +24,7 @@ func newStore() *cobra.Command {
 		Long: `Works on the state file of a manager that is not running. Of a running one,
 'heddle ctl backup' makes the same export.`,
 		Args: subcommandOnly,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	c.AddCommand(storeCheck(), storeExport(), storeImport())
 	return c
@@ -156,7 +157,7 @@ then kept with .before behind its name, in place of an earlier one.`,
 			}
 			s, at, err := backup.Read(in)
 			if err != nil {
-				return err
+				return fmt.Errorf("%s: %w", args[0], err)
 			}
 			path := stateFile(args[1])
 			if err := makeState(path, s, at, replace); err != nil {

@@ -100,6 +100,10 @@ func ReadContents(path string) (*store.State, journal.Mark, error) {
 // Check reads the whole file at path, with its journal and the bookkeeping of its pages, and
 // returns the first damage. It changes nothing.
 func Check(path string) error {
+	fi, err := os.Stat(path)
+	if err == nil && fi.Mode().IsRegular() && fi.Size() == 0 {
+		return nil // as in ReadContents
+	}
 	b, err := open(path, true)
 	if err != nil {
 		return err
@@ -116,6 +120,10 @@ func Check(path string) error {
 		return err
 	}
 	return b.view(func(tx *bolt.Tx) error {
+		// A page behind the end of the file would end the process: bbolt reads in a goroutine.
+		if fi.Size() < tx.Size() {
+			return &CorruptError{Path: b.path, What: fmt.Sprintf("it is cut off: %d bytes, and its pages take %d", fi.Size(), tx.Size())}
+		}
 		var first error
 		for err := range tx.Check() { // it must be read to its end
 			if first == nil {
@@ -149,7 +157,7 @@ func open(path string, readOnly bool) (s *DB, err error) {
 		}
 	}()
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
-	db, err := bolt.Open(path, 0o600, &bolt.Options{Timeout: time.Second, ReadOnly: readOnly})
+	db, err := bolt.Open(path, 0o600, &bolt.Options{Timeout: time.Second, ReadOnly: readOnly, PreLoadFreelist: true})
 	switch {
 	case errors.Is(err, bolterrors.ErrTimeout):
 		return nil, fmt.Errorf("store: %s is in use by another process; stop the other manager, or give this one its own state directory", path)

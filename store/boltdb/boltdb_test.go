@@ -419,7 +419,7 @@ func TestDamagedFile(t *testing.T) {
 	}
 	s.Close()
 	dir := t.TempDir()
-	var tries, loaded, fewer, corrupt int
+	var tries, loaded, fewer, corrupt, checked int
 	try := func(name string, b []byte) {
 		t.Helper()
 		path := filepath.Join(dir, name)
@@ -448,6 +448,19 @@ func TestDamagedFile(t *testing.T) {
 		if err != nil && !strings.Contains(err.Error(), path) {
 			t.Errorf("%s: %v does not name the file", name, err)
 		}
+		// Another file: bbolt keeps the lock of one on which it panics.
+		second := path + ".check"
+		if err := os.WriteFile(second, b, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if found := boltdb.Check(second); found == nil && err != nil {
+			t.Errorf("%s: Check found nothing, and Open %v", name, err)
+		} else if found != nil && !errors.As(found, new(*boltdb.CorruptError)) {
+			t.Errorf("%s: Check: %v", name, found)
+		} else if found != nil && err == nil {
+			checked++
+		}
+		os.Remove(second)
 		if after, _ := os.ReadFile(path); !bytes.Equal(after, b) {
 			t.Errorf("%s: the file was changed", name)
 		}
@@ -480,7 +493,7 @@ func TestDamagedFile(t *testing.T) {
 			try(fmt.Sprintf("byte %d.%d", at/page, off), b)
 		}
 	}
-	t.Logf("%d files: %d loaded (%d with fewer entries), %d called damaged", tries, loaded, fewer, corrupt)
+	t.Logf("%d files: %d loaded (%d with fewer entries, %d called damaged by Check), %d called damaged", tries, loaded, fewer, checked, corrupt)
 	if loaded+corrupt != tries {
 		t.Errorf("%d files were refused without being called damaged", tries-loaded-corrupt)
 	}
