@@ -50,8 +50,8 @@ func (w *world) firstAck(after mad.Time, by int) (mad.Time, bool) {
 	return first, ok
 }
 
-// TestFailures is the table of failures in docs/ha.md: what goes wrong with a pair, who is
-// active then, and how long changes wait at most.
+// TestFailures is what single failures do to a pair: who is active then, and how long changes
+// wait at most.
 func TestFailures(t *testing.T) {
 	const ms = time.Millisecond
 	for _, c := range []struct {
