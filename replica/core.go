@@ -139,6 +139,9 @@ func (c *Core) start(ev Start) {
 	c.heardAt = [2]mad.Time{c.now, c.now}
 	c.standby.wasAlone = n.alone
 	c.standby.pair = n.pair
+	if !n.alone && n.pair > 0 {
+		c.standby.rest = c.now.Add(c.cfg.Alone) // as in stepBack
+	}
 	c.note.boot = max(n.boot+1, ev.Boot)
 	c.begin()
 }
@@ -396,9 +399,7 @@ func (c *Core) stepBack(why Why) {
 	c.active.stop(c)
 	c.role = Standby
 	c.standby = standby{pair: c.note.pair, conn: c.standby.conn, left: c.standby.left}
-	if why == WhyDisk {
-		c.standby.rest = c.now.Add(c.cfg.Look)
-	}
+	c.standby.rest = c.now.Add(c.cfg.Alone) // an offer of a pairing may be under way
 	c.note.alone = false
 	c.remember(func() {})
 	c.out.Yield = true

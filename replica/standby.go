@@ -26,7 +26,7 @@ type standby struct {
 	yield    bool     // it gave up being active for the pairing, and the peer may follow
 	over     bool     // the active manager gave up for the pairing
 	asked    bool     // an operator wants this manager to be active
-	rest     mad.Time // no takeover before: the disk failed
+	rest     mad.Time // no takeover before: the peer may be accepting a pairing, or the disk failed
 }
 
 // spare reports whether this manager has every entry that counts, and may take over.
@@ -114,9 +114,6 @@ func (s *standby) think(c *Core) {
 	if len(c.disk) > 0 {
 		return // what it has is not known before all is written
 	}
-	if !c.past(s.rest, 0) {
-		return
-	}
 	s.decide(c)
 }
 
@@ -134,6 +131,7 @@ func (s *standby) decide(c *Core) {
 		if c.past(silence, c.cfg.Take) || !s.open && c.missed {
 			s.tryTake(c, silence, WhySilence)
 		}
+	case !c.past(s.rest, 0):
 	case s.mayLead(c, silence):
 		s.tryTake(c, silence, WhyNewer)
 	case s.wasAlone && !(c.heard && c.peer.Active) && c.past(silence, c.cfg.Look):
@@ -220,8 +218,7 @@ func (s *standby) snapshot(c *Core, m Snapshot) {
 		s.leave(c, errWild)
 		return
 	}
-	s.paired = false
-	c.tail = m.At
+	c.tail = m.At // a pairing goes on: what was here and what comes both have all that counts
 	conn := s.conn
 	c.order(Replace{State: m.State, At: m.At, Fork: c.note.common}, func(d Did) {
 		if d.Err != nil {
