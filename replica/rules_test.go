@@ -369,6 +369,17 @@ func TestOldHandover(t *testing.T) {
 	w.judge()
 }
 
+// TestOldSign: a sign from before a pairing that comes after it does not end the pairing.
+func TestOldSign(t *testing.T) {
+	w, a := pair(t, 6)
+	b := a.other()
+	old := b.core.peer
+	old.Seq, old.Pair, old.Alone = old.Seq+1, old.Pair-1, true
+	b.step(Heard{Fabric, old})
+	w.run(w.now.Add(5 * time.Second))
+	w.judge()
+}
+
 // TestWildMessages: what no correct manager sends changes nothing that lasts.
 func TestWildMessages(t *testing.T) {
 	for _, m := range []func(term journal.Term, next uint64) Message{

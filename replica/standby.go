@@ -79,6 +79,8 @@ func (s *standby) heard(c *Core, p *Sign) {
 		return
 	}
 	switch {
+	case p.Active && p.Term == s.pairTerm && p.Pair < s.pair:
+		// It was sent before the pairing began.
 	case p.Active && (p.Alone || p.Pair != s.pair || p.Term != s.pairTerm):
 		s.paired = false // the active manager does not count on this one
 	case p.Active:
