@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"heddle/ib"
+	"heddle/internal/plural"
 	"heddle/sm/notice"
 	"heddle/subnet"
 )
@@ -94,12 +95,12 @@ func (n keptCounts) text(why string) string {
 func (n keptCounts) String() string {
 	var what []string
 	if n.keys > 0 {
-		what = append(what, notice.Plural(n.keys, "P_Key"))
+		what = append(what, plural.Of(n.keys, "P_Key"))
 	}
 	if n.addresses > 0 {
-		what = append(what, "the addresses of "+notice.Plural(n.addresses, "virtual function"))
+		what = append(what, "the addresses of "+plural.Of(n.addresses, "virtual function"))
 	}
-	return strings.Join(what, " and ") + " on " + notice.Plural(n.ports, "port")
+	return strings.Join(what, " and ") + " on " + plural.Of(n.ports, "port")
 }
 
 // keptNow lists what is kept.

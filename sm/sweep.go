@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strconv"
 
+	"heddle/internal/plural"
 	"heddle/mad"
 	"heddle/sm/notice"
 	"heddle/sm/topo"
@@ -143,13 +144,13 @@ func (c *Core) keepSmall(finished bool) {
 
 // countsText is what the subnet has, for people.
 func countsText(n subnet.Counts) string {
-	s := notice.Plural(n.Switches, "switch") + ", " + notice.Plural(n.CAs, "CA") + ", " + strconv.Itoa(n.LinksActive) + " of " +
-		notice.Plural(n.Links, "link") + " active, " + notice.Plural(n.LIDs, "LID")
+	s := plural.Of(n.Switches, "switch") + ", " + plural.Of(n.CAs, "CA") + ", " + strconv.Itoa(n.LinksActive) + " of " +
+		plural.Of(n.Links, "link") + " active, " + plural.Of(n.LIDs, "LID")
 	if n.Routers > 0 {
-		s += ", " + notice.Plural(n.Routers, "router")
+		s += ", " + plural.Of(n.Routers, "router")
 	}
 	if n.Problems > 0 {
-		s += ", " + notice.Plural(n.Problems, "problem")
+		s += ", " + plural.Of(n.Problems, "problem")
 	}
 	return s
 }

@@ -1,17 +1,24 @@
 // Package plural writes numbers of things.
 package plural
 
-import "fmt"
+import (
+	"fmt"
+	"strings"
+)
 
 // Integer is a type of whole numbers.
 type Integer interface {
 	~int | ~int32 | ~int64 | ~uint | ~uint8 | ~uint16 | ~uint32 | ~uint64
 }
 
-// Of is a number of things, as in "1 path" and "2 paths": thing has a plural in s.
+// Of is a number of things, as in "1 path", "2 paths" and "2 switches": thing has a plural in s,
+// or in es after ch.
 func Of[T Integer](n T, thing string) string {
-	if n == 1 {
+	switch {
+	case n == 1:
 		return "1 " + thing
+	case strings.HasSuffix(thing, "ch"):
+		thing += "e"
 	}
 	return fmt.Sprintf("%d %ss", n, thing)
 }

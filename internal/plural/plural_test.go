@@ -9,3 +9,9 @@ func TestOf(t *testing.T) {
 		}
 	}
 }
+
+func TestOfCh(t *testing.T) {
+	if got := Of(1, "switch") + ", " + Of(2, "switch"); got != "1 switch, 2 switches" {
+		t.Error(got)
+	}
+}

@@ -11,6 +11,7 @@ import (
 
 	"heddle/fabric"
 	"heddle/ib"
+	"heddle/internal/plural"
 	"heddle/internal/routetest"
 	"heddle/route"
 	"heddle/route/check"
@@ -104,7 +105,7 @@ func (x *fixture) do(t *testing.T, d *datadriven.TestData) string {
 		if r.Err != nil {
 			return fmt.Sprintf("refused: %v\n", r.Err)
 		}
-		return fmt.Sprintf("%s\n%d blocks in %s\n", r.Move.Reason, r.Move.Writes, notice.Plural(len(r.Move.Stages), "stage"))
+		return fmt.Sprintf("%s\n%d blocks in %s\n", r.Move.Reason, r.Move.Writes, plural.Of(len(r.Move.Stages), "stage"))
 	case "forecast":
 		return x.forecast(t, arg(0), arg(1))
 	}
@@ -189,7 +190,7 @@ func (x *fixture) result() string {
 		fmt.Fprintf(&b, "stage %d: %d blocks, wait %v\n", i+1, st.LFT, st.Drain+st.Repath)
 	}
 	if k := r.Broken; k != nil {
-		fmt.Fprintf(&b, "%s broken, %d of them late:", notice.Plural(k.Pairs.N, "pair"), k.Late)
+		fmt.Fprintf(&b, "%s broken, %d of them late:", plural.Of(k.Pairs.N, "pair"), k.Late)
 		for _, f := range k.Faults {
 			fmt.Fprintf(&b, " %v", f)
 		}

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"heddle/internal/plural"
 	"heddle/sm/topo"
 	"heddle/subnet"
 )
@@ -193,10 +194,10 @@ type SweepReport struct {
 func (r *SweepReport) Summary() string {
 	what := ""
 	if r.Region {
-		what = "region of " + Plural(r.Read, "switch") + ", "
+		what = "region of " + plural.Of(r.Read, "switch") + ", "
 	}
-	return r.Reason + ": " + what + Plural(int(r.SMPs), "SMP") + ", " + Plural(r.BlocksSent, "LFT block") + " sent, " +
-		Plural(r.Armed, "port") + " armed, " + Plural(r.Problems, "problem")
+	return r.Reason + ": " + what + plural.Of(r.SMPs, "SMP") + ", " + plural.Of(r.BlocksSent, "LFT block") + " sent, " +
+		plural.Of(r.Armed, "port") + " armed, " + plural.Of(r.Problems, "problem")
 }
 
 // Phase is what a Core is doing.

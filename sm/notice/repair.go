@@ -2,11 +2,11 @@ package notice
 
 import (
 	"fmt"
-	"strconv"
 	"strings"
 	"time"
 
 	"heddle/ib"
+	"heddle/internal/plural"
 	"heddle/route/transition"
 	"heddle/sm/config"
 )
@@ -70,17 +70,6 @@ func (f Fault) String() string {
 		return "table of switch " + nodeName(f.Desc, f.Node)
 	}
 	return "switch " + nodeName(f.Desc, f.Node)
-}
-
-// Plural is a count with its noun: "1 switch", "2 switches".
-func Plural(n int, what string) string {
-	if n != 1 {
-		if strings.HasSuffix(what, "ch") {
-			what += "e"
-		}
-		what += "s"
-	}
-	return strconv.Itoa(n) + " " + what
 }
 
 func nodeName(desc string, g ib.GUID) string {
@@ -154,7 +143,7 @@ func (r *Repair) String() string {
 		}
 		b.WriteString(" lost: ")
 	}
-	fmt.Fprintf(&b, "%s broken", Plural(r.Broken, "pair"))
+	fmt.Fprintf(&b, "%s broken", plural.Of(r.Broken, "pair"))
 	if n := r.Broken - r.Left; n > 0 {
 		fmt.Fprintf(&b, ", %d connected after %v", n, r.Took.Round(time.Microsecond))
 		if r.Late > 0 {
@@ -164,9 +153,9 @@ func (r *Repair) String() string {
 	if r.Left > 0 {
 		fmt.Fprintf(&b, ", %d left broken", r.Left)
 	}
-	fmt.Fprintf(&b, "; %v in %s", r.Mode, Plural(r.Stages, "stage"))
+	fmt.Fprintf(&b, "; %v in %s", r.Mode, plural.Of(r.Stages, "stage"))
 	if r.Drains > 0 {
-		fmt.Fprintf(&b, ", %s of %v in all", Plural(r.Drains, "drain"), r.Drain)
+		fmt.Fprintf(&b, ", %s of %v in all", plural.Of(r.Drains, "drain"), r.Drain)
 	}
 	fmt.Fprintf(&b, ", policy %v", r.Policy)
 	if r.Risk != nil {

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"heddle/ib"
+	"heddle/internal/plural"
 	"heddle/mad"
 	"heddle/sm/notice"
 	"heddle/sm/topo"
@@ -260,7 +261,7 @@ func (m *Manager) passesDone() {
 		m.waiting = open
 		m.Notify(notice.Notice{
 			Kind: notice.KindPartitionsWaiting, Level: notice.Warn, Tag: m.tag,
-			Text: notice.Plural(open, "port") + " could not be brought up to date yet and will be asked again",
+			Text: plural.Of(open, "port") + " could not be brought up to date yet and will be asked again",
 		})
 	}
 }
