@@ -6,17 +6,9 @@ import (
 
 	"heddle/fabric"
 	"heddle/route"
+	"heddle/route/engine/all"
 	"heddle/route/engine/auto"
-	"heddle/route/engine/dnup"
-	"heddle/route/engine/dor"
-	"heddle/route/engine/ftree"
-	"heddle/route/engine/lash"
-	"heddle/route/engine/minhop"
-	"heddle/route/engine/nue"
-	"heddle/route/engine/sssp"
-	"heddle/route/engine/torus"
 	"heddle/route/engine/updn"
-	"heddle/route/engine/vftree"
 )
 
 // RepairChain is a chain of engines with its name.
@@ -33,27 +25,15 @@ func AutoChain() []route.Engine { return auto.Engines() }
 // RepairChains are the automatic chain and each engine with updn behind it,
 // which routes what the engine refuses after a fault.
 func RepairChains() []RepairChain {
-	all := []RepairChain{{Name: "auto", Engines: AutoChain()}}
-	for _, e := range []route.Engine{
-		minhop.Engine{},
-		updn.Engine{},
-		dnup.Engine{},
-		ftree.Engine{},
-		vftree.Engine{},
-		dor.Engine{},
-		torus.Engine{},
-		lash.Engine{},
-		sssp.Engine{},
-		sssp.DFEngine{},
-		nue.Engine{},
-	} {
+	list := []RepairChain{{Name: "auto", Engines: AutoChain()}}
+	for _, e := range all.Engines() {
 		c := RepairChain{Name: e.Name(), Engines: []route.Engine{e}, Want: e.Name()}
 		if e.Name() != "updn" {
 			c.Engines = append(c.Engines, updn.Engine{})
 		}
-		all = append(all, c)
+		list = append(list, c)
 	}
-	return all
+	return list
 }
 
 // RepairFabric is a kind of fabric on which repairs are measured.
