@@ -22,7 +22,8 @@ func newLab() *cobra.Command {
 		Use:     "lab",
 		GroupID: "offline",
 		Short:   "Repeat published experiments",
-		Args:    noArgs,
+		Args:    subcommandOnly,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	c.AddCommand(newLabList(), newLabRun())
 	return c
