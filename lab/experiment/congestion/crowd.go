@@ -66,9 +66,12 @@ func (c *crowdRun) victims(b *bed.Data) ([]bed.Flow, error) {
 		}
 		return fmt.Sprint(hops[1].Node, hops[1].Out), nil
 	}
+	// vFtree's lanes follow from the numbers of leaves. With an even step all victims would share
+	// the crowd's lane.
+	step := ((t.Leaves-1)/n-1)/2*2 + 1
 	var list []bed.Flow
 	for k := range n {
-		leaf := t.Leaves - 1 - k*((t.Leaves-1)/n)
+		leaf := t.Leaves - 1 - k*step
 		src := leaf*t.Down + t.Down - 1
 		hot, err := first(src, 0)
 		if err != nil {
