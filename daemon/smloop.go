@@ -22,6 +22,9 @@ type loop struct {
 	alarm alarm
 	burst mad.Burster // nil: one packet at a time
 
+	row   *mad.Packet // the packet that the core has
+	inRow int         // it is the packet of this number, from 1
+
 	told       eventLimit
 	cut        alarm    // when what told left out is to be told
 	stale      alarm    // when the published status is to be renewed
@@ -104,18 +107,24 @@ const packetsInARow = 64
 // received passes a packet to the core, and those that have come since: to wait for all that the loop
 // waits for takes longer than the answer to an SMP.
 func (l *loop) received(p *mad.Packet) {
-	for n := 1; ; n++ {
-		l.shell.Step(sm.Received{P: p})
-		l.d.free.put(p)
-		if n == packetsInARow || l.shell.Halted() {
-			return
+	l.row, l.inRow = p, 0
+	l.shell.Steps(l.next)
+}
+
+// next returns the next packet of a row, nil after the last one.
+func (l *loop) next() sm.Event {
+	if l.inRow++; l.inRow > 1 {
+		l.d.free.put(l.row)
+		if l.inRow > packetsInARow || l.shell.Halted() {
+			return nil
 		}
 		select {
-		case p = <-l.d.packets:
+		case l.row = <-l.d.packets:
 		default:
-			return
+			return nil
 		}
 	}
+	return sm.Received{P: l.row}
 }
 
 // stop ends the run with err when the core has stopped.

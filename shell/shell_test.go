@@ -220,6 +220,54 @@ func TestOrder(t *testing.T) {
 	}
 }
 
+// TestSteps: packets of several steps leave together, in their order, and effects of other kinds do
+// not wait.
+func TestSteps(t *testing.T) {
+	w := newWorld(true)
+	w.sm.Start(nil, nil)
+	w.took()
+	steps := func(each ...int) func() sm.Event { // packets that each step sends; -1: one, and a notice
+		w.smDoes = func(_ sm.Event, out *sm.Output) {
+			n := each[0]
+			if each = each[1:]; n < 0 {
+				n, out.Notices = 1, make([]sm.Notice, 1)
+			}
+			out.Sends, out.Timer = append(out.Sends, make([]mad.Packet, n)...), 9
+		}
+		return func() sm.Event {
+			if len(each) == 0 {
+				return nil
+			}
+			return sm.Received{}
+		}
+	}
+	const got = "sm sm.Received"
+	w.sm.Steps(steps(1, 0, 2))
+	w.want(t, "together at the end", got, got, got, "sm send 3", "sm wake 9")
+	w.sm.Steps(steps(1, -1, 1))
+	w.want(t, "with other effects", got, got, "sm send 2", "sm tell 1", "sm wake 9", got, "sm send 1", "sm wake 9")
+	w.sm.Steps(steps(gatherMost-1, 1, 1))
+	w.want(t, "many", got, got, fmt.Sprintf("sm send %d", gatherMost), "sm wake 9", got, "sm send 1", "sm wake 9")
+	w.sm.Steps(steps())
+	w.want(t, "no event")
+
+	w.sm.Steps(steps(1))
+	w.took()
+	next := steps(1)
+	w.sm.Step(next())
+	w.want(t, "a step of its own after them", got, "sm send 1", "sm wake 9")
+
+	next = steps(1, 1)
+	w.sm.Steps(func() sm.Event {
+		ev := next()
+		if ev == nil {
+			w.sm.Halt()
+		}
+		return ev
+	})
+	w.want(t, "killed before it sent", got, got)
+}
+
 // TestHalt: a manager that is halted in the middle of an output carries out no further effects
 // and takes no events.
 func TestHalt(t *testing.T) {

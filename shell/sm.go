@@ -40,7 +40,7 @@ type SMEdge interface {
 	Tell(list []sm.Notice)
 	Planned(p *sm.Plan)
 	// Stepped is called after each step, when its output has been carried out or the driver
-	// halted.
+	// halted; once, with no event, for steps whose packets are sent together.
 	Stepped(ev sm.Event, out *sm.Output)
 }
 
@@ -52,6 +52,8 @@ type SM struct {
 	shared  *Shared
 	out     sm.Output
 	started bool
+	gather  bool // see Steps
+	held    bool // out has packets of steps before, which are not sent yet
 }
 
 // NewSM returns a driver that waits for Start.
@@ -75,6 +77,25 @@ func (s *SM) Start(stored *store.State, policy *partition.Policy) {
 
 // Step passes an event to the core, or queues it while another one is carried out.
 func (s *SM) Step(ev sm.Event) { s.run(ev) }
+
+// gatherMost is how many packets of several steps are sent together.
+const gatherMost = 64
+
+// Steps passes the events that next returns to the core, until it returns nil. Packets of steps that
+// do nothing but send are sent together: when there are gatherMost, at the end, and with the packets of
+// the next step that does more. To send a packet alone costs more than all else that the answer to
+// an SMP does. An event need not stay valid when next is called again.
+func (s *SM) Steps(next func() sm.Event) {
+	s.gather = true
+	for ev := next(); ev != nil; ev = next() {
+		s.run(ev)
+	}
+	s.gather = false
+	if s.held && !s.halted {
+		s.effects(nil)
+	}
+	s.held = false
+}
 
 // Mail passes the mail of the other cores to the core.
 func (s *SM) Mail() {
@@ -116,8 +137,18 @@ func (s *SM) carryOut(ev sm.Event) {
 	if s.halted {
 		return
 	}
-	s.out.Reset()
+	if !s.held {
+		s.out.Reset()
+	}
 	s.core.Step(s.edge.Now(), ev, &s.out)
+	if s.held = s.gather && len(s.out.Sends) < gatherMost && s.out.OnlySends(); s.held {
+		return
+	}
+	s.effects(ev)
+}
+
+// effects carries out the output.
+func (s *SM) effects(ev sm.Event) {
 	s.do(&s.out)
 	s.edge.Stepped(ev, &s.out)
 }

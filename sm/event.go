@@ -192,6 +192,12 @@ func (o *Output) Reset() {
 	}
 }
 
+// OnlySends reports whether nothing is to be done but to send, and to set the timer.
+func (o *Output) OnlySends() bool {
+	return len(o.Persist) == 0 && o.PersistGen == 0 && o.IsSM == IsSMKeep && len(o.Jobs) == 0 && o.Publish == nil && len(o.Notices) == 0 &&
+		o.Plan == nil && len(o.Traps) == 0 && len(o.Placements) == 0 && o.Slow == nil && !o.Stopped
+}
+
 // Send implements env.Output. The data is copied into a buffer of o.
 func (o *Output) Send(p *mad.Packet) {
 	i := len(o.Sends)
