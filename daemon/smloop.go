@@ -102,7 +102,7 @@ func (l *loop) run(stored *store.State) error {
 }
 
 // packetsInARow is how many packets the loop takes before it looks for anything else.
-const packetsInARow = 64
+const packetsInARow = 256
 
 // received passes a packet to the core, and those that have come since: to wait for all that the loop
 // waits for takes longer than the answer to an SMP.

@@ -79,7 +79,7 @@ func (s *SM) Start(stored *store.State, policy *partition.Policy) {
 func (s *SM) Step(ev sm.Event) { s.run(ev) }
 
 // gatherMost is how many packets of several steps are sent together.
-const gatherMost = 64
+const gatherMost = 256
 
 // Steps passes the events that next returns to the core, until it returns nil. Packets of steps that
 // do nothing but send are sent together: when there are gatherMost, at the end, and with the packets of

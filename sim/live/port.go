@@ -145,7 +145,7 @@ func (p *Port) Send(q *mad.Packet) error {
 // sendBatch is how many packets SendAll sends while it holds the driver's lock, which others wait for.
 const sendBatch = 64
 
-// SendAll implements mad.Batcher. Where answers take no time, the reader is woken once for a batch of
+// SendAll implements mad.Batcher. Where answers take no time, the reader is woken once for all of
 // them: to wake it for each takes longer than the answer.
 func (p *Port) SendAll(qs []mad.Packet) (n int, err error) {
 	for n < len(qs) && err == nil {
@@ -153,6 +153,12 @@ func (p *Port) SendAll(qs []mad.Packet) (n int, err error) {
 		if err = p.sendBatch(qs[n : n+k]); err == nil {
 			n += k
 		}
+	}
+	p.mu.Lock()
+	waits := p.n > 0
+	p.mu.Unlock()
+	if waits {
+		p.ready.Signal()
 	}
 	return n, err
 }
@@ -168,12 +174,6 @@ func (p *Port) sendBatch(qs []mad.Packet) error {
 		p.ep.Send(&qs[i])
 	}
 	p.held = false
-	p.mu.Lock()
-	waits := p.n > 0
-	p.mu.Unlock()
-	if waits {
-		p.ready.Signal()
-	}
 	return nil
 }
 
