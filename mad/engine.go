@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"heddle/ib"
-	"heddle/internal/heap"
 )
 
 // Config sets up an Engine. The zero value of every field means its default.
@@ -186,9 +185,10 @@ type slot struct {
 	wait      time.Duration // time-out of the current try
 	hurry     time.Duration // upper bound of the time-out of every try; 0: none
 	gen       uint32
-	heapPos   int32
-	prev      int32 // ready list
-	next      int32 // ready or free list
+	alarm     Time  // its deadline in timers
+	place     int32 // of that, see timers
+	prev      int32 // ready list, or that of timers
+	next      int32 // one of these, or the free list
 	stat      int32
 	retries   int32 // tries left after the current one
 	tries     int32
@@ -234,7 +234,7 @@ type Engine struct {
 	urgent, normal queue
 	readyHead      int32
 	readyTail      int32
-	timers         heap.Heap[Time, int32] // of slots; each slot knows its position, so a response removes its timer
+	timers         timers
 	win            window
 	stats          statTable
 	pkt            Packet
@@ -252,7 +252,7 @@ func NewEngine(c Config) *Engine {
 	e.win.init(c.Window, c.MaxWindow)
 	e.srtt = unknownRTT
 	e.stats.init()
-	e.timers.Moved = func(i int32, place int) { e.slots[i].heapPos = int32(place) }
+	e.initTimers()
 	return e
 }
 
@@ -354,7 +354,7 @@ func (e *Engine) sendTry(now Time, i int32, send func(*Packet)) {
 	e.seq++
 	s.seq = e.seq
 	// A try that takes far longer than others no longer counts against the window.
-	e.timers.Push(now.Add(max(wait/32, min(16*e.srtt, wait/4))), e.slots[i].seq, i)
+	e.setTimer(i, now.Add(max(wait/32, min(16*e.srtt, wait/4))))
 
 	e.pkt = Packet{Addr: s.addr, LocalQP: localQP(s.mad.Class()), Timeout: d, Data: s.mad[:]}
 	send(&e.pkt)
@@ -367,28 +367,19 @@ func localQP(c ib.Class) uint32 {
 	return 1
 }
 
-// NextTimer is when Expire must be called next; Never if nothing waits.
-func (e *Engine) NextTimer() Time {
-	if e.timers.Len() == 0 {
-		return Never
-	}
-	return e.timers.Min().Key
-}
-
 // Expire ends the tries whose deadline has passed. Requests with tries left
 // wait for Poll; done is called for each of the others.
 func (e *Engine) Expire(now Time, done func(Completion)) {
-	for e.timers.Len() > 0 && e.timers.Min().Key <= now {
-		i := e.timers.Min().Value
+	for i := e.firstTimer(); i >= 0 && e.slots[i].alarm <= now; i = e.firstTimer() {
 		s := &e.slots[i]
-		e.timers.Remove(0)
+		e.clearTimer(i)
 		switch {
 		case s.state == slotPause:
 			e.ready(i)
 		case !s.released && s.due > now:
 			s.released = true
 			e.uncharge(s)
-			e.timers.Push(s.due, e.slots[i].seq, i)
+			e.setTimer(i, s.due)
 		default:
 			e.stats.rows[s.stat].TimedOut++
 			s.timedOut = true
@@ -405,9 +396,7 @@ func (e *Engine) Expire(now Time, done func(Completion)) {
 func (e *Engine) endTry(now Time, i int32, pause bool) bool {
 	s := &e.slots[i]
 	e.uncharge(s)
-	if s.heapPos >= 0 {
-		e.timers.Remove(int(s.heapPos))
-	}
+	e.clearTimer(i)
 	if s.retries <= 0 {
 		return true
 	}
@@ -415,7 +404,7 @@ func (e *Engine) endTry(now Time, i int32, pause bool) bool {
 	if pause && now.Sub(s.sent) < s.timeout/4 {
 		s.state = slotPause
 		d := min(time.Millisecond<<min(2*s.tries-2, 20), s.timeout)
-		e.timers.Push(now.Add(d), e.slots[i].seq, i)
+		e.setTimer(i, now.Add(d))
 		return false
 	}
 	e.ready(i)
@@ -461,12 +450,12 @@ func (e *Engine) alloc() int32 {
 		e.free = e.slots[i].next
 	} else {
 		i = int32(len(e.slots))
-		e.slots = append(e.slots, slot{gen: e.cfg.FirstTID & e.genMask, heapPos: -1})
+		e.slots = append(e.slots, slot{gen: e.cfg.FirstTID & e.genMask, place: noTimer})
 	}
 	e.used++
 	s := &e.slots[i]
 	e.renew(s)
-	s.prev, s.next, s.heapPos = -1, -1, -1
+	s.prev, s.next, s.place = -1, -1, noTimer
 	s.tries, s.bad, s.timedOut, s.charged, s.released, s.hurry = 0, 0, false, false, false, 0
 	return i
 }
@@ -483,9 +472,7 @@ func (e *Engine) renew(s *slot) {
 func (e *Engine) release(i int32) {
 	s := &e.slots[i]
 	e.uncharge(s)
-	if s.heapPos >= 0 {
-		e.timers.Remove(int(s.heapPos))
-	}
+	e.clearTimer(i)
 	if s.state == slotReady {
 		e.unready(i)
 	}

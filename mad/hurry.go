@@ -17,10 +17,8 @@ func (e *Engine) Hurry(now Time, d time.Duration, which func(token uint64) bool)
 			continue
 		}
 		s.due = max(now, s.sent.Add(d))
-		if s.heapPos >= 0 {
-			e.timers.Remove(int(s.heapPos))
-		}
-		e.timers.Push(s.due, s.seq, int32(i))
+		e.clearTimer(int32(i))
+		e.setTimer(int32(i), s.due)
 	}
 }
 
