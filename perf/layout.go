@@ -87,6 +87,9 @@ const fewBad = 3
 
 // giveChance has agents asked in the next round that have not been silent for long.
 func (c *Core) giveChance() {
+	if c.silent == 0 { // with every move of a LID
+		return
+	}
 	for _, a := range c.order {
 		if a.bad > 0 && a.bad <= fewBad {
 			a.until = 0

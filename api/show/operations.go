@@ -18,6 +18,9 @@ func HypervisorPort(s *subnet.Snapshot, name string) (ib.GUID, error) {
 	g, err := ib.ParseGUID(name)
 	isGUID := err == nil && g != 0 && len(name) >= 16
 	if s != nil {
+		if i := s.PortByPortGUID(g); isGUID && i >= 0 && s.Ports[i].Adapter != nil {
+			return g, nil // with every move: no list of all ports
+		}
 		found := ib.GUID(0)
 		for i := range s.Ports {
 			p := s.Ports[i]

@@ -434,11 +434,13 @@ func (u *update) proof() *Proof {
 	}
 	r.balance(st.load)
 	r.DisconnectedPairs = u.now.disconnected()
-	all := uint16(0)
-	for _, m := range u.used {
-		all |= m
+	if r.VLsUsed = u.p.report.VLsUsed; !sameSlice(u.used, u.p.st.used) {
+		all := uint16(0)
+		for _, m := range u.used {
+			all |= m
+		}
+		r.VLsUsed = max(bits.OnesCount16(all), 1)
 	}
-	r.VLsUsed = max(bits.OnesCount16(all), 1)
 	return &Proof{g: u.now.g, t: u.now.t, report: r, once: &sync.Once{}, lazy: true, st: st}
 }
 
