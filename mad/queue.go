@@ -1,6 +1,8 @@
 package mad
 
 import (
+	"encoding/binary"
+	"math/bits"
 	"time"
 
 	"heddle/ib"
@@ -43,11 +45,7 @@ func (q *queue) push(r *Request) {
 	if c == nil || c.to == chunkLen {
 		c = q.grow()
 	}
-	n := ib.MADLen
-	for n > 0 && r.MAD[n-1] == 0 {
-		n--
-	}
-	c.body = append(c.body, r.MAD[:n]...)
+	c.body = append(c.body, r.MAD[:used(&r.MAD)]...)
 	m := &c.meta[c.to]
 	*m = queued{
 		addr: r.Addr, timeout: r.Timeout, token: r.Token, end: uint32(len(c.body)),
@@ -58,6 +56,16 @@ func (q *queue) push(r *Request) {
 	}
 	c.to++
 	q.n++
+}
+
+// used is the length of a MAD without its trailing zeros.
+func used(m *ib.MAD) int {
+	for n := ib.MADLen; n > 0; n -= 8 {
+		if x := binary.LittleEndian.Uint64(m[n-8 : n]); x != 0 {
+			return n - bits.LeadingZeros64(x)/8
+		}
+	}
+	return 0
 }
 
 func (q *queue) grow() *chunk {
