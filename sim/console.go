@@ -199,7 +199,7 @@ func (s *Subnet) linkUpDown(up bool, a []string, out *strings.Builder) error {
 	}
 	n := 0
 	for _, p := range s.portsOf(ts[0]) {
-		q := s.ports[p].cable
+		q := s.cables[p]
 		if q < 0 || len(ts) == 2 && (int(s.ports[q].dev) != ts[1].node || ts[1].port >= 0 && int(s.ports[q].num) != ts[1].port) {
 			continue
 		}

@@ -82,18 +82,33 @@ const (
 
 // pmState is the state of a port's PMA besides its traffic counters.
 type pmState struct {
-	err [numErrs]uint64
 	// row is created when a detail attribute is first read or counted, or when the
 	// data plane has something for it; datagrams are counted by VL and SL from then on.
-	row *[numDetails][16]uint64
-	smp sampler
+	row  *[numDetails][16]uint64
+	vl15 uint64 // datagrams that have come in on VL15 and are not in row yet
+	err  [numErrs]uint64
+	smp  sampler
 }
 
+// rows are the detail attributes, brought up to the present.
 func (m *pmState) rows() *[numDetails][16]uint64 {
 	if m.row == nil {
 		m.row = new([numDetails][16]uint64)
 	}
+	if m.vl15 > 0 {
+		m.countVL(15, m.vl15)
+		m.vl15 = 0
+	}
 	return m.row
+}
+
+// countVL counts datagrams that have come in on a lane. Devices do not tell operations of the
+// transport apart, so OpCode selects nothing.
+func (m *pmState) countVL(vl int, n uint64) {
+	m.row[detVLPackets][vl] += n
+	m.row[detVLData][vl] += n * madWords
+	m.row[detOpRcv][opPackets] += n
+	m.row[detOpRcv][opWords] += n * madWords
 }
 
 func sat32(c *uint32, n uint32) {
@@ -105,8 +120,8 @@ func sat32(c *uint32, n uint32) {
 }
 
 // add32 adds to a 32-bit counter, which stops at its end, or goes on from 0.
-func (c *counters) add32(to *uint32, n uint64) {
-	if c.wraps {
+func add32(to *uint32, n uint64, wraps bool) {
+	if wraps {
 		*to += uint32(n)
 	} else {
 		*to = uint32(min(uint64(*to)+n, 1<<32-1))
@@ -114,11 +129,11 @@ func (c *counters) add32(to *uint32, n uint64) {
 }
 
 // sent counts a MAD that leaves.
-func (c *counters) sent(dlid ib.LID) {
+func (c *counters) sent(dlid ib.LID, wraps bool) {
 	c.xmitPkts++
 	c.xmitData += madWords
-	c.add32(&c.xmitPkts32, 1)
-	c.add32(&c.xmitData32, madWords)
+	add32(&c.xmitPkts32, 1, wraps)
+	add32(&c.xmitData32, madWords, wraps)
 	if dlid.IsMulticast() {
 		c.mxmit++
 	} else {
@@ -127,11 +142,11 @@ func (c *counters) sent(dlid ib.LID) {
 }
 
 // received counts a MAD that arrives.
-func (c *counters) received(dlid ib.LID) {
+func (c *counters) received(dlid ib.LID, wraps bool) {
 	c.rcvPkts++
 	c.rcvData += madWords
-	c.add32(&c.rcvPkts32, 1)
-	c.add32(&c.rcvData32, madWords)
+	add32(&c.rcvPkts32, 1, wraps)
+	add32(&c.rcvData32, madWords, wraps)
 	if dlid.IsMulticast() {
 		c.mrcv++
 	} else {
@@ -146,21 +161,16 @@ func (m *pmState) sentSL(f *flight) {
 	}
 }
 
-// receivedVL counts a datagram that has come in by VL and SL. Devices do not tell
-// operations of the transport apart, so OpCode selects nothing.
+// receivedVL counts a datagram that has come in by VL and SL; an SMP in one cache line.
 func (s *Subnet) receivedVL(m *pmState, f *flight) {
-	if m.row == nil {
-		return
-	}
-	vl := 15
-	if !f.smp {
-		vl = int(f.sl) % ib.VLsOf(s.cfg.VLCap)
+	switch {
+	case m.row == nil:
+	case f.smp:
+		m.vl15++
+	default:
 		m.row[detRcvDataSL][f.sl] += madWords
+		m.countVL(int(f.sl)%ib.VLsOf(s.cfg.VLCap), 1)
 	}
-	m.row[detVLPackets][vl]++
-	m.row[detVLData][vl] += madWords
-	m.row[detOpRcv][opPackets]++
-	m.row[detOpRcv][opWords] += madWords
 }
 
 func (s *Subnet) countError(p int32, which int) { s.coldOf(p).pm.err[which]++ }

@@ -127,7 +127,7 @@ func (s *Subnet) dataChanged(node int32) {
 func (s *Subnet) restoreData(node int32) {
 	d := &s.devs[node]
 	for p := d.first + 1; p <= d.first+int32(d.nports); p++ {
-		if q := s.ports[p].cable; q >= 0 && !s.devs[s.ports[q].dev].down {
+		if q := s.cables[p]; q >= 0 && !s.devs[s.ports[q].dev].down {
 			s.data.engine.RestoreLink(s.portRef(p))
 		}
 	}
@@ -140,7 +140,7 @@ func (s *Subnet) countData(p int32) {
 		return
 	}
 	pt := &s.ports[p]
-	if pt.num == 0 || pt.cable < 0 {
+	if pt.num == 0 || s.cables[p] < 0 {
 		return
 	}
 	ref := s.portRef(p)
@@ -153,10 +153,10 @@ func (s *Subnet) countData(p int32) {
 	c.urcv += got
 	c.xmitData += now.XmitWords - was.XmitWords
 	c.rcvData += now.RcvWords - was.RcvWords
-	c.add32(&c.xmitPkts32, sent)
-	c.add32(&c.rcvPkts32, got)
-	c.add32(&c.xmitData32, now.XmitWords-was.XmitWords)
-	c.add32(&c.rcvData32, now.RcvWords-was.RcvWords)
+	add32(&c.xmitPkts32, sent, pt.wraps)
+	add32(&c.rcvPkts32, got, pt.wraps)
+	add32(&c.xmitData32, now.XmitWords-was.XmitWords, pt.wraps)
+	add32(&c.rcvData32, now.RcvWords-was.RcvWords, pt.wraps)
 	tick, _ := s.waitTick(p)
 	if n := (now.XmitWait - was.XmitWait) / tick; n > 0 {
 		s.coldOf(p).pm.err[errXmitWait] += uint64(n)

@@ -109,13 +109,13 @@ func (s *Subnet) LinkUp(node string, port int) error {
 	if err != nil {
 		return err
 	}
-	return s.plug(p, s.ports[p].cable)
+	return s.plug(p, s.cables[p])
 }
 
 // cabledPort is a port that has, or had, a cable.
 func (s *Subnet) cabledPort(node string, port int) (int32, error) {
 	p, err := s.portIndex(node, port)
-	if err == nil && s.ports[p].cable < 0 {
+	if err == nil && s.cables[p] < 0 {
 		err = fmt.Errorf("sim: %s never had a cable", s.portName(p))
 	}
 	return p, err
@@ -144,7 +144,7 @@ func (s *Subnet) plug(p, q int32) error {
 		return fmt.Errorf("sim: %s already has a cable", s.portName(q))
 	}
 	s.ports[p].peer, s.ports[q].peer = q, p
-	s.ports[p].cable, s.ports[q].cable = q, p
+	s.cables[p], s.cables[q] = q, p
 	if d := s.data; d != nil && d.carry.wired[p] != q {
 		d.carry.moved = true
 	}

@@ -328,7 +328,7 @@ func (s *Subnet) cross(f *flight, out int32) {
 		return
 	}
 	s.stats.Hops++
-	o.cnt.sent(f.dlid)
+	o.cnt.sent(f.dlid, o.wraps)
 	if o.hv != nil {
 		o.hv.sent(f)
 	}
@@ -358,7 +358,7 @@ func (s *Subnet) arrive(f *flight) {
 		return
 	}
 	d := &s.devs[in.dev]
-	in.cnt.received(f.dlid)
+	in.cnt.received(f.dlid, in.wraps)
 	if c := in.cold; c != nil {
 		s.receivedVL(&c.pm, f)
 	}

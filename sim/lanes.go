@@ -179,7 +179,7 @@ func (h *hyper) sent(f *flight) {
 	if f.svp != nil {
 		v = f.svp
 	}
-	v.cnt.sent(f.dlid)
+	v.cnt.sent(f.dlid, false)
 }
 
 // rideLosses is what the loss of a datagram on a data lane is called here.

@@ -45,13 +45,12 @@ func (s *Subnet) SetPMA(node string, p *PMA) error {
 		d.pma = &c
 	}
 	if d.pmaPort, err = s.redirects(&s.proxies, int32(i), c.RedirectTo, c.RedirectQP); err != nil {
-		d.pma = nil
-		return err
+		d.pma, c.Wrap = nil, false
 	}
 	for k := d.first; k <= d.first+int32(d.nports); k++ {
-		s.ports[k].cnt.wraps = d.zero().wraps
+		s.ports[k].wraps = c.Wrap
 	}
-	return nil
+	return err
 }
 
 // redirects has a QP of node to answer for node i in a class, which has these proxies; "": its own
@@ -127,11 +126,11 @@ type Tally struct {
 func (s *Subnet) Count(node, port int, t *Tally) {
 	d := &s.devs[node]
 	p := d.first + int32(port)
-	c := &s.ports[p].cnt
-	c.add32(&c.xmitData32, t.XmitWords)
-	c.add32(&c.rcvData32, t.RcvWords)
-	c.add32(&c.xmitPkts32, t.XmitPkts)
-	c.add32(&c.rcvPkts32, t.RcvPkts)
+	c, wraps := &s.ports[p].cnt, s.ports[p].wraps
+	add32(&c.xmitData32, t.XmitWords, wraps)
+	add32(&c.rcvData32, t.RcvWords, wraps)
+	add32(&c.xmitPkts32, t.XmitPkts, wraps)
+	add32(&c.rcvPkts32, t.RcvPkts, wraps)
 	c.xmitData += t.XmitWords
 	c.rcvData += t.RcvWords
 	c.xmitPkts += t.XmitPkts
@@ -146,9 +145,6 @@ func (s *Subnet) Count(node, port int, t *Tally) {
 		}
 	}
 }
-
-// zero are the counters of a port that has counted nothing.
-func (d *device) zero() counters { return counters{wraps: d.pma != nil && d.pma.Wrap} }
 
 // Counted is what a port has counted since its counters were cleared, with its own datagrams.
 func (s *Subnet) Counted(node, port int) (t Tally) {
@@ -170,7 +166,7 @@ func (s *Subnet) ClearCounters(node, port int, traffic, errors bool) {
 	d := &s.devs[node]
 	p := d.first + int32(port)
 	if traffic {
-		s.ports[p].cnt = d.zero()
+		s.ports[p].cnt = counters{}
 	}
 	if c := s.ports[p].cold; c != nil && errors {
 		c.pm.err = [numErrs]uint64{}

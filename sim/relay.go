@@ -18,7 +18,7 @@ func (s *Subnet) relay(h *hyper, f *flight) (v *vport, ok bool) {
 		if v != nil {
 			c = v
 		}
-		c.cnt.received(f.dlid)
+		c.cnt.received(f.dlid, false)
 	}
 	return v, true
 }
@@ -32,7 +32,7 @@ func (s *Subnet) atFunction(h *hyper, f *flight) bool {
 			return false
 		}
 		if !f.local {
-			h.vps[0].cnt.received(f.dlid)
+			h.vps[0].cnt.received(f.dlid, false)
 		}
 		return true
 	}
@@ -141,7 +141,7 @@ func (s *Subnet) deliverGroup(h *hyper, f *flight) {
 			continue
 		}
 		if !f.local {
-			h.vps[i].cnt.received(f.dlid)
+			h.vps[i].cnt.received(f.dlid, false)
 		}
 		f.dvp = v
 		p := s.packet(f, h.port)

@@ -48,7 +48,7 @@ func (s *Subnet) reset(dev int32, preset bool) {
 	for i := int32(0); i <= int32(d.nports); i++ {
 		p := d.first + i
 		pt, pi, fp := &s.ports[p], &s.infos[p], &n.Ports[i]
-		pt.cold, pt.cnt, pt.check, pt.lid, pt.lmc = nil, d.zero(), 0, 0, 0
+		pt.cold, pt.cnt, pt.check, pt.lid, pt.lmc = nil, counters{}, 0, 0, 0
 		pt.phys = ib.PhysPolling
 		s.setState(p, ib.StateDown)
 		*pi = smp.PortInfo{

@@ -3,6 +3,7 @@ package sim
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"heddle/fabric"
 	"heddle/ib"
@@ -19,7 +20,9 @@ type Subnet struct {
 	devs  []device
 	ports []port         // of all devices, port 0 included: device.first + number
 	infos []smp.PortInfo // parallel to ports; the fields that port duplicates are stale here
-	byKey map[string]int32
+	// cables has by port the one at the other end of the cable that it has, or had last; -1: none.
+	cables []int32
+	byKey  map[string]int32
 	// proxies are nodes whose performance agents are reached by a QP of another node, by QP, and
 	// ccProxies the same for congestion control.
 	proxies, ccProxies map[uint32]int32
@@ -97,31 +100,34 @@ func (d *device) isSwitch() bool { return d.sw != nil }
 // port holds the fields of a port that packets use; the rest is in Subnet.infos
 // and, if rare, in cold.
 type port struct {
+	// The first cache line has what an SMP needs that comes in.
 	dev    int32
 	peer   int32 // the port at the other end of the cable, -1 if there is none
-	cable  int32 // the port at the other end of the cable when the fabric was built
-	ep     int32 // first endpoint, index into Subnet.eps; -1 none
+	errPct float32
+	lid    ib.LID
+	extra  uint16 // LIDs that follow the base LID for virtual functions
+	epoch  uint16 // counts trainings and losses of the link
 	num    uint8
 	state  ib.PortState
 	phys   ib.PhysState
 	lmc    uint8
-	lid    ib.LID
-	extra  uint16 // LIDs that follow the base LID for virtual functions
-	epoch  uint16 // counts trainings and losses of the link
-	errPct float32
-	errAt  ib.AttrID
 	check  uint8 // enforcement bits of an external port: see portFilter
-	cnt    counters
+	wraps  bool  // its 32-bit counters go on from 0 (PMA.Wrap)
 	cold   *portCold
-	hv     *hyper // virtual functions; nil: none
+	cnt    counters // the second line begins after those of what comes in
+
+	hv    *hyper // virtual functions; nil: none
+	ep    int32  // first endpoint, index into Subnet.eps; -1 none
+	errAt ib.AttrID
 }
 
 // counters are the counters that traffic moves. The 32-bit ones saturate.
 type counters struct {
-	xmitData32, rcvData32, xmitPkts32, rcvPkts32 uint32
-	xmitData, rcvData, xmitPkts, rcvPkts         uint64
-	uxmit, urcv, mxmit, mrcv                     uint64
-	wraps                                        bool // 32-bit counters go on from 0 (PMA.Wrap)
+	rcvData32, rcvPkts32   uint32
+	rcvData, rcvPkts, urcv uint64
+	xmitData32, xmitPkts32 uint32
+	xmitData, xmitPkts     uint64
+	uxmit, mxmit, mrcv     uint64
 }
 
 // portCold holds fields that few ports use.
@@ -186,7 +192,7 @@ func New(f *fabric.Fabric, c Config) (*Subnet, error) {
 		f: f, cfg: c,
 		devs:  make([]device, len(f.Nodes)),
 		ports: make([]port, nports),
-		infos: make([]smp.PortInfo, nports),
+		infos: make([]smp.PortInfo, nports), cables: slices.Repeat([]int32{-1}, nports),
 		byKey: make(map[string]int32, len(f.Nodes)),
 	}
 	first := int32(0)
@@ -209,7 +215,7 @@ func New(f *fabric.Fabric, c Config) (*Subnet, error) {
 		d := &s.devs[i]
 		for j := range f.Nodes[i].Ports {
 			p := &s.ports[d.first+int32(j)]
-			p.dev, p.num, p.peer, p.cable, p.ep = int32(i), uint8(j), -1, -1, -1
+			p.dev, p.num, p.peer, p.ep = int32(i), uint8(j), -1, -1
 			r := f.Nodes[i].Ports[j].Peer
 			if j == 0 || r.Node < 0 || r.Port == 0 {
 				continue
@@ -218,7 +224,7 @@ func New(f *fabric.Fabric, c Config) (*Subnet, error) {
 				return nil, fmt.Errorf("sim: %q port %d: cable leads to node %d port %d, which does not exist", f.Nodes[i].ID, j, r.Node, r.Port)
 			}
 			p.peer = s.devs[r.Node].first + int32(r.Port)
-			p.cable = p.peer
+			s.cables[d.first+int32(j)] = p.peer
 		}
 	}
 	for i := range s.ports {

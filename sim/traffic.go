@@ -160,14 +160,14 @@ func (s *Subnet) trafficHosts() (hosts []traffic.Host, refs []fabric.Ref) {
 	for i := range s.ports {
 		pt := &s.ports[i]
 		d := &s.devs[pt.dev]
-		if pt.num == 0 || d.isSwitch() || pt.cable < 0 || !s.devs[s.ports[pt.cable].dev].isSwitch() {
+		if pt.num == 0 || d.isSwitch() || s.cables[i] < 0 || !s.devs[s.ports[s.cables[i]].dev].isSwitch() {
 			continue
 		}
 		p := s.f.Port(s.portRef(int32(i)))
 		list = append(list, place{traffic.Host{
-			Name: s.f.Nodes[pt.dev].Name(), ID: s.f.Nodes[pt.dev].ID, Port: s.portRef(int32(i)), Switch: s.ports[pt.cable].dev,
+			Name: s.f.Nodes[pt.dev].Name(), ID: s.f.Nodes[pt.dev].ID, Port: s.portRef(int32(i)), Switch: s.ports[s.cables[i]].dev,
 			LID: pt.lid, Gbps: float64(p.Width.Lanes()) * p.Speed.DataGbps(),
-		}, s.ports[pt.cable].num})
+		}, s.ports[s.cables[i]].num})
 	}
 	slices.SortFunc(list, func(a, b place) int {
 		return cmp.Or(cmp.Compare(a.host.Switch, b.host.Switch), cmp.Compare(a.port, b.port))
