@@ -129,8 +129,8 @@ type Daemon struct {
 	artist  show.Artist
 	repairs repairs
 
-	packets chan *mad.Packet // to the loop
-	smpsCut atomic.Uint64    // packets dropped because packets was full
+	packets *mailbox      // to the loop
+	smpsCut atomic.Uint64 // packets dropped because packets was full
 	// noticesCut counts suppressed notices. Several goroutines write it.
 	noticesCut atomic.Uint64
 	free       freeList
@@ -191,7 +191,7 @@ func New(cfg Config) *Daemon {
 		core:     sm.New(cfg.Core),
 		clock:    clock{started: time.Now()},
 		events:   newRing(keptEvents),
-		packets:  make(chan *mad.Packet, smpQueue),
+		packets:  newMailbox(smpQueue),
 		free:     make(freeList, smpQueue),
 		jobs:     make(chan *sm.JobResult, 1),
 		commands: make(chan command, 1),

@@ -188,21 +188,19 @@ func (r *receiver) pass(q *query) {
 func (d *Daemon) sort(p *mad.Packet) *mad.Packet {
 	switch kind := shell.KindOf(p); kind {
 	case shell.SMP:
-		if p.Status == mad.Received && !ib.Method(p.Data[3]).IsResponse() && len(d.packets) > smpQueue/2 {
+		most := smpQueue
+		if p.Status == mad.Received && !ib.Method(p.Data[3]).IsResponse() {
 			// It is unsolicited, a trap for example. A storm of traps must not displace answers
 			// to the manager or requests to the SA.
-			bump(&d.smpsCut)
-			return p
+			most = smpQueue/2 + 1
 		}
-		select {
-		case d.packets <- p:
+		if spare, ok := d.packets.put(p, most); ok {
 			d.recv.handed = true
-			return d.packet(nil)
-		default:
-			// Responses without a request, or the loop waits for its disk. The loop repeats
-			// requests whose responses are missing, so the SA need not wait for it.
-			bump(&d.smpsCut)
+			return d.packet(spare)
 		}
+		// Responses without a request, or the loop waits for its disk. The loop repeats
+		// requests whose responses are missing, so the SA need not wait for it.
+		bump(&d.smpsCut)
 	case shell.Counters:
 		return d.answered(&d.perf.agentSide, p)
 	case shell.Settings:

@@ -22,8 +22,9 @@ type loop struct {
 	alarm alarm
 	burst mad.Burster // nil: one packet at a time
 
-	row   *mad.Packet // the packet that the core has
-	inRow int         // it is the packet of this number, from 1
+	row  []*mad.Packet // packets that the core gets, or has had; see next
+	at   int           // the next one of row
+	left int           // packets that may follow row before the loop looks for anything else
 
 	told       eventLimit
 	cut        alarm    // when what told left out is to be told
@@ -61,8 +62,8 @@ func (l *loop) run(stored *store.State) error {
 	}
 	for !l.shell.Halted() {
 		select {
-		case p := <-d.packets:
-			l.received(p)
+		case <-d.packets.bell:
+			l.received()
 		case <-l.alarm.timer.C:
 			l.alarm.rang()
 			l.shell.Step(sm.Timer{})
@@ -104,27 +105,27 @@ func (l *loop) run(stored *store.State) error {
 // packetsInARow is how many packets the loop takes before it looks for anything else.
 const packetsInARow = 256
 
-// received passes a packet to the core, and those that have come since: to wait for all that the loop
-// waits for takes longer than the answer to an SMP.
-func (l *loop) received(p *mad.Packet) {
-	l.row, l.inRow = p, 0
+// received passes packets that wait to the core, and those that have come since: to wait for all that
+// the loop waits for takes longer than the answer to an SMP.
+func (l *loop) received() {
+	l.left = packetsInARow
 	l.shell.Steps(l.next)
 }
 
 // next returns the next packet of a row, nil after the last one.
 func (l *loop) next() sm.Event {
-	if l.inRow++; l.inRow > 1 {
-		l.d.free.put(l.row)
-		if l.inRow > packetsInARow || l.shell.Halted() {
-			return nil
-		}
-		select {
-		case l.row = <-l.d.packets:
-		default:
+	if l.shell.Halted() {
+		return nil
+	}
+	if l.at == len(l.row) {
+		l.row, l.at = l.d.packets.take(l.row, l.left), 0
+		if l.left -= len(l.row); len(l.row) == 0 {
 			return nil
 		}
 	}
-	return sm.Received{P: l.row}
+	p := l.row[l.at]
+	l.at++
+	return sm.Received{P: p}
 }
 
 // stop ends the run with err when the core has stopped.
