@@ -41,8 +41,9 @@ func TestGlossary(t *testing.T) {
 
 // errorPrefixes are packages whose errors name another package, with the reason.
 var errorPrefixes = map[string]string{
-	"sm/config":    "sm",    // users know it as sm.Config
-	"store/boltdb": "store", // its errors are for people, who know the store
+	"sm/config":    "sm",      // users know it as sm.Config
+	"store/boltdb": "store",   // its errors are for people, who know the store
+	"replica/live": "replica", // the same
 }
 
 // TestErrorPrefixes: an error that begins with the name of a package begins with that of its own.
