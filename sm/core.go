@@ -190,7 +190,7 @@ func (c *Core) onStart(ev Start) {
 		c.out.IsSM = IsSMClaim
 	}
 	c.pkeys.Start()
-	c.mastership.Discover("started")
+	c.mastership.Start()
 }
 
 func (c *Core) onStop() {

@@ -67,6 +67,15 @@ type Config struct {
 	// PlanOnly makes the core discover and compute without writing to the
 	// fabric or claiming IsSM; the result is Output.Plan.
 	PlanOnly bool
+	// Granted: the program has made sure that this manager is to be master, in another way than by
+	// SMInfo. It answers as master from the start, leads after its first discovery without waiting
+	// for any manager to fall silent, and from then on obeys the rules for masters (IBA §14.4.1).
+	Granted bool
+	// Partner is the port GUID of the manager with which this one shares its state; 0: there is
+	// none. The two settle who is master in another way, so it never counts in an election.
+	Partner ib.GUID
+	// MayLack: the partner may have given what the store does not know, so that is kept.
+	MayLack bool
 
 	Prefix           ib.SubnetPrefix // of every GID; fe80::/64 by default
 	LMC              uint8           // 0–7, of CA and router ports

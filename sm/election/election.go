@@ -34,6 +34,8 @@ type Own struct {
 	Info smp.SMInfo // as we answer others
 	// TookOver: this mastership came from a master that died.
 	TookOver bool
+	// Partner is a manager that does not count, whatever it says; 0: all do.
+	Partner ib.GUID
 }
 
 // Beats reports whether o ranks above us: by priority, then by the lower GUID.
@@ -70,10 +72,10 @@ const (
 // these by GUID. The second result is the manager that the outcome is about, nil for Lead.
 func Decide(own *Own, others []Other) (Outcome, *Other) {
 	slices.SortFunc(others, func(a, b Other) int { return cmp.Compare(a.Info.GUID, b.Info.GUID) })
-	master, highest := Master(others), (*Other)(nil)
+	master, highest := own.master(others), (*Other)(nil)
 	for i := range others {
 		o := &others[i]
-		if o.Info.SMState != smp.SMNotActive && (highest == nil || o.Info.Beats(&highest.Info)) {
+		if own.Counts(o.Info.GUID) && o.Info.SMState != smp.SMNotActive && (highest == nil || o.Info.Beats(&highest.Info)) {
 			highest = o
 		}
 	}
@@ -92,11 +94,17 @@ func Decide(own *Own, others []Other) (Outcome, *Other) {
 	return Lead, nil
 }
 
+// Counts reports whether a manager takes part in elections with us.
+func (own *Own) Counts(guid ib.GUID) bool { return own.Partner == 0 || guid != own.Partner }
+
 // Master is the master among others, the highest if there are several; nil if there is none.
-func Master(others []Other) (master *Other) {
+func Master(others []Other) *Other { return new(Own).master(others) }
+
+// master is Master among those that count.
+func (own *Own) master(others []Other) (master *Other) {
 	for i := range others {
 		o := &others[i]
-		if o.Info.SMState == smp.SMMaster && (master == nil || o.Info.Beats(&master.Info)) {
+		if own.Counts(o.Info.GUID) && o.Info.SMState == smp.SMMaster && (master == nil || o.Info.Beats(&master.Info)) {
 			master = o
 		}
 	}

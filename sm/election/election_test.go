@@ -36,10 +36,12 @@ func TestTranscripts(t *testing.T) {
 			}
 			var b strings.Builder
 			switch d.Cmd {
-			case "decide": // us=GUID:priority:state, a line for each other
+			case "decide": // us=GUID:priority:state [partner=GUID], a line for each other
 				var us string
+				var partner uint64
 				d.ScanArgs(t, "us", &us)
-				own := &Own{Info: manager(us), TookOver: d.HasArg("took-over")}
+				d.MaybeScanArgs(t, "partner", &partner)
+				own := &Own{Info: manager(us), TookOver: d.HasArg("took-over"), Partner: ib.GUID(partner)}
 				var others []Other
 				for l := range strings.Lines(d.Input) {
 					others = append(others, Other{Info: manager(strings.TrimSpace(l))})

@@ -48,7 +48,8 @@ type Machine struct {
 	others   []election.Other // managers that the last discovery found, ascending GUID
 	ignored  map[ib.GUID]bool // managers with another SM_Key, which were told of
 	master   election.Other   // the master we poll; GUID 0 if none
-	tookOver bool             // this mastership came from a master that died
+	tookOver bool             // this mastership came from a master that died, or was granted
+	granted  bool             // the next discovery makes us master (config.Granted)
 
 	polling bool
 	pollAt  mad.Time // of the next poll; mad.Never
@@ -65,15 +66,19 @@ func New(e *env.Env, m Manager) *Machine {
 
 // own is our SMInfo.
 func (s *Machine) own() smp.SMInfo {
+	state := s.State
+	if s.granted {
+		state = subnet.Master
+	}
 	return smp.SMInfo{
 		GUID: s.Config.PortGUID, SMKey: s.Config.SMKey, ActCount: s.ActCount,
-		Priority: s.Config.Priority, SMState: smp.SMState(s.State),
+		Priority: s.Config.Priority, SMState: smp.SMState(state),
 	}
 }
 
 // candidate is what decides on our side of an election.
 func (s *Machine) candidate() *election.Own {
-	return &election.Own{Info: s.own(), TookOver: s.tookOver}
+	return &election.Own{Info: s.own(), TookOver: s.tookOver, Partner: s.Config.Partner}
 }
 
 // Next is when something is due.
@@ -91,6 +96,14 @@ func (s *Machine) Forget() { s.others = s.others[:0] }
 // Decide settles who is master, after a discovery. It reports whether we are to configure the
 // subnet; if not, the sweep has ended.
 func (s *Machine) Decide() bool {
+	if s.granted {
+		s.granted = false
+		s.tookOver = true // nobody of our priority is to have the subnet for its lower GUID
+		if s.Config.MayLack {
+			s.manager.Other(s.Config.Partner)
+		}
+		s.lead("the mastership was granted")
+	}
 	outcome, who := election.Decide(s.candidate(), s.others)
 	if s.Config.PlanOnly {
 		if m := election.Master(s.others); m != nil {
@@ -134,6 +147,13 @@ func (s *Machine) Discover(why string) {
 	s.Up = false
 	s.setState(subnet.Discovering, why)
 	s.manager.Rediscover(why)
+}
+
+// Start has the first sweep begin. With config.Granted we are master as far as others can see: only
+// the discovery shows who was master before, which a mastership begins with.
+func (s *Machine) Start() {
+	s.granted = s.Config.Granted && !s.Config.PlanOnly
+	s.Discover("started")
 }
 
 // NoLink is called when our port has no link, so that there is no subnet to be master of.

@@ -21,6 +21,8 @@ import (
 // Commands:
 //
 //	config [priority=N] [key=N] [plan]  our configuration; SM_Keys are 1 unless given
+//	config [granted] [lacks] [partner=HOST]  the mastership was granted, the store may lack something;
+//	                                    a manager that does not count
 //	sm HOST PRIORITY STATE [key=N]      a manager on a host, as its SMInfo shows it; without
 //	                                    PRIORITY and STATE: there is none
 //	mute, answer HOST                   whether the manager on a host answers requests
@@ -253,6 +255,12 @@ func (b *stage) do(t *testing.T, d *datadriven.TestData) {
 				b.Config.SMKey = number(t, a.Vals[0])
 			case "plan":
 				b.Config.PlanOnly = true
+			case "granted":
+				b.Config.Granted = true
+			case "lacks":
+				b.Config.MayLack = true
+			case "partner":
+				b.Config.Partner = b.Host(t, a.Vals[0]).GUID
 			}
 		}
 	case "sm":
@@ -267,7 +275,7 @@ func (b *stage) do(t *testing.T, d *datadriven.TestData) {
 	case "refuse":
 		b.others[b.Host(t, arg(0))].refuse = true
 	case "start":
-		b.s.Discover("start")
+		b.s.Start()
 	case "nolink":
 		b.s.NoLink()
 	case "sweep":

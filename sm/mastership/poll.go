@@ -75,7 +75,7 @@ func (s *Machine) Seen(it work.Item, comp *mad.Completion) {
 		return
 	}
 	s.others[i].Info = si
-	if s.candidate().Trusts(&si) && (si.SMState == smp.SMMaster || s.candidate().YieldsTo(&si)) {
+	if own := s.candidate(); own.Counts(si.GUID) && own.Trusts(&si) && (si.SMState == smp.SMMaster || own.YieldsTo(&si)) {
 		s.manager.AskFullSweep("another manager is master or ranks above us: " + si.GUID.String())
 	}
 }

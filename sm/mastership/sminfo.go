@@ -50,7 +50,7 @@ func (s *Machine) Set(p *mad.Packet, m *ib.MAD) {
 	}
 	var from smp.SMInfo
 	own := s.own()
-	if from.Decode(smp.Data(m)) != nil || !s.candidate().Trusts(&from) {
+	if c := s.candidate(); from.Decode(smp.Data(m)) != nil || !c.Trusts(&from) || !c.Counts(from.GUID) {
 		s.reply(p, m, &own, ib.StatusInvalidField)
 		return
 	}
