@@ -91,6 +91,10 @@ type Config struct {
 	// PathCaching and VirtHopLimit are those of Options: Reports have values as answers have them.
 	PathCaching  uint8
 	VirtHopLimit uint8
+	// MustSave answers BUSY where the store does not take a change, instead of success: whoever
+	// gets an answer can rely on it after a failure of this manager. The change stays in memory
+	// and is written again, so the repeated request finds it.
+	MustSave bool
 	// AssignedGUIDByte follows the OUI 00:14:05 in alias GUIDs that the SA assigns
 	// (OpenSM's sm_assigned_guid). Each subnet should use its own value.
 	AssignedGUIDByte uint8
@@ -363,6 +367,9 @@ func (c *Core) flush() {
 	if c.out.AliasesChanged {
 		c.out.Aliases = c.aliases.wanted()
 	}
+	if c.cfg.MustSave && len(c.replies) > 0 {
+		c.unsaved.retry = c.now // an answer may rest on them
+	}
 	c.unsaved.overtake(c.ops)
 	c.ops = append(c.ops, c.unsaved.take(c.now)...)
 	if len(c.ops) > 0 {
@@ -392,7 +399,7 @@ func (c *Core) release(h *heldStep) {
 
 // onPersisted releases the waiting effects. If the store cannot be written, the
 // change stays in memory, its effects are released, and the write is retried: a
-// subnet must work without a disk.
+// subnet must work without a disk. With Config.MustSave the answers are BUSY then.
 func (c *Core) onPersisted(ev Persisted) {
 	if ev.Err != nil {
 		c.out.Notices = append(c.out.Notices, Notice{
@@ -415,10 +422,26 @@ func (c *Core) onPersisted(ev Persisted) {
 				Text: fmt.Sprintf("%d changes wait for the store; further changes are lost at a restart", maxUnsaved),
 			})
 		}
+		if ev.Err != nil && c.cfg.MustSave {
+			h.refuse()
+		}
 		c.release(h)
 		n++
 	}
 	c.held = slices.Delete(c.held, 0, n) // let the collector free the rest
+}
+
+// refuse makes BUSY of the answers, but not of errors: those promise nothing.
+func (h *heldStep) refuse() {
+	for i := range h.replies {
+		m := (*ib.MAD)(h.replies[i].Data)
+		if m.Status() != 0 {
+			continue
+		}
+		clear(m[24:]) // all but the header of a MAD
+		m.SetStatus(ib.StatusBusy)
+		h.replies[i].Data = m[:]
+	}
 }
 
 func (c *Core) notice(kind, text string) {

@@ -25,7 +25,8 @@ import (
 // H2, … on one switch have LIDs 2, 3, …; MGIDs are written as their last number
 // (ff12:a01c::NUMBER), bcast is the broadcast group. Commands:
 //
-//	start [hosts=N]         the SA starts with what its store holds, on a subnet of N hosts (4)
+//	start [hosts=N] [must-save]  the SA starts with what its store holds, on a subnet of N hosts (4);
+//	                        nothing is acknowledged that is not stored
 //	subnet [without H…]     the subnet manager publishes the subnet, without some hosts
 //	programmed              … and has written the alias GUIDs
 //	ask                     requests that come together, one a line:
@@ -125,7 +126,7 @@ func (b *desk) do(d *datadriven.TestData) {
 		if err != nil {
 			b.t.Fatal(err)
 		}
-		b.core, b.view, b.now, b.reports = sa.NewCore(usual(sa.Config{SAKey: saKey, AssignedGUIDByte: 9})), nil, 0, nil
+		b.core, b.view, b.now, b.reports = sa.NewCore(usual(sa.Config{SAKey: saKey, AssignedGUIDByte: 9, MustSave: d.HasArg("must-save")})), nil, 0, nil
 		b.step(sa.Start{Records: st.Records, Wall: b.wall})
 		b.publish(b.subnet())
 	case "subnet":
