@@ -11,7 +11,6 @@ package api
 
 import (
 	"context"
-	"io"
 	"net/http"
 	"time"
 
@@ -31,8 +30,9 @@ type Backend interface {
 	Machines
 	Counting
 	Congesting
-	// Status is the state in a few numbers.
-	Status() Status
+	// Spare: Status is the state in a few numbers. Ready reports whether the subnet is up (or this
+	// manager is a working standby), with the reason where it is not.
+	Spare
 	// Nodes and Links list the result of the last sweep, in GUID order.
 	Nodes() []Node
 	Links() []Link
@@ -42,20 +42,12 @@ type Backend interface {
 	Drawing() Drawing
 	// Use is how busy the links of the drawing are, if that is measured.
 	Use() Use
-	// Events returns those with a number greater than after, oldest first,
-	// and a channel that is closed when there are more.
-	Events(after uint64) ([]Event, <-chan struct{})
 	// Sweep requests a full sweep and returns immediately.
 	Sweep(ctx context.Context) error
 	// Reroute requests tables from scratch, by the whole chain of engines and
 	// without discovery, and returns immediately. With rebalance the engines
 	// ignore the installed tables.
 	Reroute(ctx context.Context, rebalance bool) error
-	// Backup writes the stored state as a backup.
-	Backup(w io.Writer) error
-	// Ready reports whether the subnet is up (or this manager is a working
-	// standby), with the reason where it is not.
-	Ready() (bool, string)
 }
 
 // Status is the body of /v1/status.
@@ -96,6 +88,7 @@ type Status struct {
 	SA         SAStatus        `json:"sa"`
 	Partitions PartitionStatus `json:"partitions"`
 
+	Stale   float64   `json:"stale_seconds,omitempty" doc:"on standby in a pair: how long ago the active manager was heard"`
 	Started time.Time `json:"started"`
 	UpSince time.Time `json:"up_since,omitzero"`
 }
@@ -263,9 +256,14 @@ type Options struct {
 	Hosts []string
 	// Metrics are the contents of /metrics.
 	Metrics prometheus.Gatherer
+	// HA is how the process stands to others; nil: there is no /v1/ha.
+	HA Availability
 	// ReadToken, if set, is needed for reading too (addresses other than loopback).
 	ReadToken string
 }
+
+// healthTime is how long the loops of a process may take to show that they turn.
+const healthTime = 5 * time.Second
 
 // New returns the handler of a manager's API.
 func New(b Backend, o Options) http.Handler {
@@ -322,16 +320,9 @@ func New(b Backend, o Options) http.Handler {
 	congesting(a, b)
 
 	var streams streamLimit
-	mux.HandleFunc("GET /v1/events/stream", func(w http.ResponseWriter, r *http.Request) {
-		end := streams.begin(r)
-		if end == nil {
-			refuse(w, http.StatusServiceUnavailable, "too many event streams are open; close some, give a token, or read /v1/events")
-			return
-		}
-		defer end()
-		stream(b, w, r)
-	})
-	texts(mux, b)
+	mux.HandleFunc("GET /v1/events/stream", streams.serve(b))
+	availability(a, o.HA)
+	texts(mux, b, o.HA)
 	if o.Metrics != nil {
 		mux.Handle("GET /metrics", promhttp.HandlerFor(o.Metrics, promhttp.HandlerOpts{}))
 	}
@@ -339,11 +330,20 @@ func New(b Backend, o Options) http.Handler {
 	return guard(mux, o)
 }
 
-// texts adds what is no JSON document.
-func texts(mux *http.ServeMux, b Backend) {
+// texts adds what is no JSON document. A process without ha is healthy if its state can be read.
+func texts(mux *http.ServeMux, b Spare, ha Availability) {
 	mux.HandleFunc("GET /v1/backup", backup(b))
-	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
-		b.Status() // proves that the published state can be read
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, r *http.Request) {
+		if ha == nil {
+			b.Status()
+		} else {
+			ctx, cancel := context.WithTimeout(r.Context(), healthTime)
+			defer cancel()
+			if err := ha.Healthy(ctx); err != nil {
+				refuse(w, http.StatusServiceUnavailable, err.Error())
+				return
+			}
+		}
 		w.Write([]byte("ok\n"))
 	})
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {

@@ -3,7 +3,7 @@ package api
 import "net/http"
 
 // backup sends the stored state. It holds M_Keys, so who reads it must be allowed to write.
-func backup(b Backend) http.HandlerFunc {
+func backup(b Journal) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if !rightsOf(r.Context()).writes {
 			w.Header().Set("WWW-Authenticate", "Bearer")

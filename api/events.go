@@ -15,9 +15,22 @@ const (
 	stalled   = 30 * time.Second
 )
 
+// serve is the handler of event streams.
+func (l *streamLimit) serve(b Journal) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		end := l.begin(r)
+		if end == nil {
+			refuse(w, http.StatusServiceUnavailable, "too many event streams are open; close some, give a token, or read /v1/events")
+			return
+		}
+		defer end()
+		stream(b, w, r)
+	}
+}
+
 // stream sends events as numbered server-sent events, so that a client that
 // returns with Last-Event-ID misses none that are still stored.
-func stream(b Backend, w http.ResponseWriter, r *http.Request) {
+func stream(b Journal, w http.ResponseWriter, r *http.Request) {
 	flush := http.NewResponseController(w)
 	after, _ := strconv.ParseUint(r.Header.Get("Last-Event-ID"), 10, 64)
 	if s := r.URL.Query().Get("after"); s != "" {

@@ -14,7 +14,6 @@ import (
 	"heddle/partition"
 	"heddle/sm"
 	"heddle/store/backup"
-	"heddle/store/journal"
 	"heddle/subnet"
 	"heddle/vm"
 )
@@ -61,24 +60,11 @@ func (d *Daemon) Status() api.Status {
 }
 
 // Backup implements api.Backend.
-func (d *Daemon) Backup(w io.Writer) error {
-	if j, ok := d.cfg.Store.(journal.Store); ok {
-		s, at, err := j.Contents()
-		if err != nil {
-			return err
-		}
-		return backup.Write(w, s, at)
-	}
-	s, err := d.cfg.Store.Load()
-	if err != nil {
-		return err
-	}
-	return backup.Write(w, s, journal.Mark{})
-}
+func (d *Daemon) Backup(w io.Writer) error { return backup.WriteStore(w, d.cfg.Store) }
 
 func (d *Daemon) Ready() (bool, string) { return show.Ready(d.state()) }
 
-func (d *Daemon) Events(after uint64) ([]api.Event, <-chan struct{}) { return d.events.since(after) }
+func (d *Daemon) Events(after uint64) ([]api.Event, <-chan struct{}) { return d.events.Since(after) }
 
 func (d *Daemon) Nodes() []api.Node { return show.Nodes(d.Snapshot()) }
 

@@ -46,6 +46,8 @@ var (
 	ErrStandby = errors.New("another subnet manager is master")
 	// ErrBusy: the port cannot be claimed, because another manager runs on it.
 	ErrBusy = errors.New("the port cannot be claimed (is another subnet manager running on it?)")
+	// ErrRevoked: another manager may drive the subnet now (Config.Revoked).
+	ErrRevoked = errors.New("this manager may not drive the subnet any more")
 	// ErrRefused: with Once, the subnet cannot be brought up.
 	ErrRefused = errors.New("the subnet was not brought up")
 )
@@ -102,6 +104,12 @@ type Config struct {
 	Congestion congestion.Config
 	// Meter knows how busy links are; nil: nobody measures.
 	Meter show.Meter
+	// Events gets what happens, beside the log; nil: the daemon has its own.
+	Events *Events
+	// Revoked is the error of Port.Recv which says that another manager may drive the subnet from
+	// now on; nil: there is none. Run then ends at once with ErrRevoked. It writes nothing more,
+	// because the port takes nothing more.
+	Revoked error
 }
 
 const (
@@ -120,7 +128,7 @@ type Daemon struct {
 	log    *slog.Logger
 	core   *sm.Core
 	clock  clock
-	events *ring
+	events *Events
 
 	shared  shell.Shared              // published state, and mail between the cores
 	upAt    atomic.Int64              // Unix nanoseconds; 0 while the subnet is not up
@@ -159,6 +167,7 @@ type Daemon struct {
 	// Rung when something waits in shared for a loop:
 	smMail, saMail, vmMail bell
 
+	pulses     *pulses
 	vm         vmSide // the address manager
 	gsi               // managers with requests of their own on QP1
 	finder     finder // what is wrong, by the rounds of counters
@@ -190,7 +199,7 @@ func New(cfg Config) *Daemon {
 		log:      cfg.Log,
 		core:     sm.New(cfg.Core),
 		clock:    clock{started: time.Now()},
-		events:   newRing(keptEvents),
+		events:   cmp.Or(cfg.Events, NewEvents()),
 		packets:  newMailbox(smpQueue),
 		free:     make(freeList, smpQueue),
 		jobs:     make(chan *sm.JobResult, 1),
@@ -207,7 +216,8 @@ func New(cfg Config) *Daemon {
 		reports:    make(chan *mad.Packet, reportQueue),
 		signalAsks: make(chan signalAsk),
 		smMail:     newBell(), saMail: newBell(), vmMail: newBell(),
-		vm: newVMSide(),
+		vm:     newVMSide(),
+		pulses: newPulses(),
 	}
 	d.shared.WakeSM, d.shared.WakeSA, d.shared.WakeVM = d.smMail.ring, d.saMail.ring, d.vmMail.ring
 	d.startAgents()

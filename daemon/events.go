@@ -6,12 +6,12 @@ import (
 	"heddle/api"
 )
 
-// keptEvents is how many events the ring keeps; older ones are in the log.
+// keptEvents is how many events are kept; older ones are in the log.
 const keptEvents = 1000
 
-// ring keeps the newest events and wakes readers that wait for more. It is safe for concurrent
+// Events keeps the newest events and wakes readers that wait for more. It is safe for concurrent
 // use.
-type ring struct {
+type Events struct {
 	mu    sync.Mutex
 	last  uint64      // number of the newest event; guarded by mu
 	kept  []api.Event // oldest first; guarded by mu
@@ -19,12 +19,15 @@ type ring struct {
 	limit int
 }
 
-func newRing(limit int) *ring {
-	return &ring{more: make(chan struct{}), limit: limit}
+// NewEvents returns Events without any, for the daemons of one process (Config.Events).
+func NewEvents() *Events { return newEvents(keptEvents) }
+
+func newEvents(limit int) *Events {
+	return &Events{more: make(chan struct{}), limit: limit}
 }
 
-// add numbers e and keeps it; a full ring drops its oldest event.
-func (r *ring) add(e api.Event) {
+// Add numbers e and keeps it; the oldest event is dropped if there are too many.
+func (r *Events) Add(e api.Event) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.last++
@@ -38,8 +41,8 @@ func (r *ring) add(e api.Event) {
 	r.more = make(chan struct{})
 }
 
-// since returns the kept events after number n, and a channel that is closed at the next event.
-func (r *ring) since(n uint64) ([]api.Event, <-chan struct{}) {
+// Since returns the kept events after number n, and a channel that is closed at the next event.
+func (r *Events) Since(n uint64) ([]api.Event, <-chan struct{}) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if n > r.last {
@@ -54,7 +57,7 @@ func (r *ring) since(n uint64) ([]api.Event, <-chan struct{}) {
 }
 
 // newest is the number of the newest event.
-func (r *ring) newest() uint64 {
+func (r *Events) newest() uint64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.last

@@ -40,7 +40,7 @@ func (d *Daemon) note(level slog.Level, kind, text string, attrs map[string]stri
 	if level < slog.LevelInfo {
 		return
 	}
-	d.events.add(api.Event{
+	d.events.Add(api.Event{
 		Time: time.Now(), Level: strings.ToLower(level.String()), Kind: kind, Message: text, Attrs: attrs,
 	})
 }

@@ -56,6 +56,7 @@ func (l *saLoop) run(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
+		case <-d.pulses.sa.ask:
 		case <-d.saMail:
 			l.shell.Mail()
 		case <-d.changes.bell:
@@ -124,7 +125,7 @@ func (l *saLoop) Now() mad.Time { return l.d.now() }
 
 func (l *saLoop) Apply(ops []store.Op) error {
 	begin := l.d.now()
-	err := l.d.cfg.Store.Apply(ops)
+	err := l.d.store(&l.d.pulses.sa, ops)
 	l.d.sa.persist.addTime(l.d.now().Sub(begin))
 	if err != nil {
 		l.failed = err

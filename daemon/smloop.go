@@ -81,9 +81,13 @@ func (l *loop) run(stored *store.State) error {
 			l.shell.Mail()
 		case a := <-d.ask:
 			a <- d.core.Status()
+		case <-d.pulses.sm.ask:
 		case <-progress:
 			d.cfg.Progress(d.core.Status())
 		case err := <-d.lost:
+			if d.cfg.Revoked != nil && errors.Is(err, d.cfg.Revoked) {
+				return ErrRevoked
+			}
 			if l.stopping {
 				return l.result
 			}
@@ -140,7 +144,7 @@ func (l *loop) stop(err error) {
 
 func (l *loop) Now() mad.Time { return l.d.now() }
 
-func (l *loop) Apply(ops []store.Op) error { return l.d.cfg.Store.Apply(ops) }
+func (l *loop) Apply(ops []store.Op) error { return l.d.store(&l.d.pulses.sm, ops) }
 
 func (l *loop) SetIsSM(on bool) error {
 	d := l.d

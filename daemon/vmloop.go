@@ -35,6 +35,7 @@ func (l *vmLoop) run(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
+		case <-l.d.pulses.vm.ask:
 		case <-l.d.vmMail:
 			l.shell.Mail()
 		case <-l.alarm.timer.C:
@@ -46,7 +47,7 @@ func (l *vmLoop) run(ctx context.Context) {
 
 func (l *vmLoop) Now() mad.Time { return l.d.now() }
 
-func (l *vmLoop) Apply(ops []store.Op) error { return l.d.cfg.Store.Apply(ops) }
+func (l *vmLoop) Apply(ops []store.Op) error { return l.d.store(&l.d.pulses.vm, ops) }
 
 func (l *vmLoop) Published(v *vm.View) {
 	l.d.feed.published(v)

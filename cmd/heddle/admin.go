@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"heddle/daemon"
+	"heddle/daemon/process"
 	"heddle/partition"
 	"heddle/perf/findings"
 	"heddle/qos"
@@ -27,12 +28,8 @@ import (
 const openPartitions = `"Default=0x7fff, ipoib : ALL=full ;"`
 
 // administer adds the contents of the SA's files to a daemon's configuration, which
-// already has its store.
-func (f smFlags) administer(cfg *daemon.Config, log *slog.Logger) error {
-	key, err := f.chooseSAKey(log)
-	if err != nil {
-		return err
-	}
+// already has its store. With inherited, stored partitions count and not those of the file.
+func (f smFlags) administer(cfg *daemon.Config, inherited bool, key uint64, log *slog.Logger) error {
 	stored, err := cfg.Store.Load()
 	if err != nil {
 		return err
@@ -40,6 +37,12 @@ func (f smFlags) administer(cfg *daemon.Config, log *slog.Logger) error {
 	// The manager reports a damaged policy; it does not matter here.
 	inForce, _ := sm.StoredPartitions(stored.Records)
 	switch cfg.Partitions, err = f.readPartitions(log); {
+	case inherited && inForce != nil:
+		// A manager that takes over changes no P_Key.
+		if err != nil || cfg.Partitions != nil && !cfg.Partitions.Equal(inForce) {
+			log.Warn("the file of partitions differs from the partitions of the pair, which stay in force: send SIGHUP to apply it", "kind", "partitions_differ", "file", f.Files.Partitions)
+		}
+		cfg.Partitions, err = nil, nil
 	case err == nil:
 	case errors.Is(err, partition.ErrNothing) && inForce == nil:
 		// The default without --partitions, and OpenSM's behavior with such a file.
@@ -179,7 +182,7 @@ func thresholdsOf(file string) (*findings.Thresholds, error) {
 
 // reloadOnHangup reads the files again on each SIGHUP until ctx ends. An error
 // in one of them changes nothing.
-func (f smFlags) reloadOnHangup(ctx context.Context, d *daemon.Daemon, log *slog.Logger) {
+func (f smFlags) reloadOnHangup(ctx context.Context, p *process.Process, log *slog.Logger) {
 	c := make(chan os.Signal, 1)
 	signal.Notify(c, syscall.SIGHUP)
 	go func() {
@@ -192,6 +195,11 @@ func (f smFlags) reloadOnHangup(ctx context.Context, d *daemon.Daemon, log *slog
 			}
 			if f.Files.Partitions == "" && f.Files.QoSPolicy == "" && f.Files.PrefixRoutes == "" && f.Files.Thresholds == "" {
 				log.Info("SIGHUP: no file to read (--partitions, --qos-policy, --prefix-routes, --findings-thresholds)")
+				continue
+			}
+			d := p.Daemon()
+			if d == nil {
+				log.Info("SIGHUP: this manager is standby: it reads its files when it becomes active; send SIGHUP to the active one")
 				continue
 			}
 			if err := f.reload(ctx, d, log); err != nil {

@@ -12,7 +12,7 @@ import (
 	"strings"
 
 	"heddle/api"
-	"heddle/daemon"
+	"heddle/daemon/process"
 )
 
 // serving serves l in the background until ctx ends; then the channel is
@@ -59,8 +59,8 @@ func (f smFlags) writeToken(addr string, o *api.Options) (file string, err error
 
 // serve starts the API as configured. quiet omits the default address, for a
 // manager that ends within a second.
-func (f smFlags) serve(ctx context.Context, d *daemon.Daemon, m managed, quiet bool) (running []chan struct{}, err error) {
-	o := api.Options{Hosts: f.API.Hosts, Metrics: d.Metrics()}
+func (f smFlags) serve(ctx context.Context, p *process.Process, m managed, quiet bool) (running []chan struct{}, err error) {
+	o := api.Options{Hosts: f.API.Hosts}
 	// ctl of this user finds the API by its announcement.
 	atEnd := func(do func()) {
 		done := make(chan struct{})
@@ -79,7 +79,7 @@ func (f smFlags) serve(ctx context.Context, d *daemon.Daemon, m managed, quiet b
 		atEnd(withdraw)
 	}
 	start := func(l net.Listener, o api.Options) {
-		running = append(running, serving(ctx, l, api.New(d, o), m.log))
+		running = append(running, serving(ctx, l, p.Handler(o), m.log))
 	}
 	if f.API.Socket != "" {
 		l, err := api.ListenUnix(f.API.Socket)
@@ -141,7 +141,7 @@ func (f smFlags) serve(ctx context.Context, d *daemon.Daemon, m managed, quiet b
 
 // serveUFM serves the UFM calls until ctx ends, if configured. The channel is
 // closed then.
-func (f smFlags) serveUFM(ctx context.Context, d *daemon.Daemon, m managed) (running []chan struct{}, err error) {
+func (f smFlags) serveUFM(ctx context.Context, p *process.Process, m managed) (running []chan struct{}, err error) {
 	if f.UFM.Addr == "" {
 		return nil, nil
 	}
@@ -162,7 +162,7 @@ func (f smFlags) serveUFM(ctx context.Context, d *daemon.Daemon, m managed) (run
 		return nil, err
 	}
 	m.log.Info("serving the UFM calls", "addr", l.Addr().String(), "tls", tlsConf != nil)
-	h := api.NewUFM(d, api.UFMOptions{User: f.UFM.User, Password: password})
+	h := api.NewUFM(p.Memberships(), api.UFMOptions{User: f.UFM.User, Password: password})
 	return []chan struct{}{serving(ctx, l, h, m.log)}, nil
 }
 

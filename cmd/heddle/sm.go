@@ -19,6 +19,7 @@ import (
 
 	"heddle/api/show"
 	"heddle/daemon"
+	"heddle/daemon/process"
 	"heddle/ib"
 	"heddle/mad"
 	"heddle/settings"
@@ -138,28 +139,41 @@ subnet stays as it is.`,
 				return err
 			}
 			defer st.Close()
-			for {
-				p, err := openPort(cmd.Context(), port)
-				for n := 0; n < silentTries && errors.Is(err, ibsim.ErrSilent); n++ {
-					log.Warn("the simulator does not answer; trying again", "port", port)
-					p, err = openPort(cmd.Context(), port)
-				}
-				if err != nil {
-					return err
-				}
-				err = f.manage(cmd, managed{port: p, name: port, core: cfg, store: st, log: log, once: once, tty: tty})
-				if !errors.Is(err, daemon.ErrPortLost) || once || !strings.HasPrefix(port, "umad:") {
-					return exitStatus(err)
-				}
-				log.Error("the device is gone; waiting for its return", "port", port, "err", err)
-				if err := waitForPort(cmd.Context(), port); err != nil {
-					return err
-				}
+			opened := false
+			one := &process.Single{
+				Open: func(ctx context.Context) (mad.Transport, error) {
+					if opened {
+						if err := waitForPort(ctx, port); err != nil {
+							return nil, err
+						}
+					}
+					opened = true
+					return patiently(ctx, port, log)
+				},
+				Again: func(err error) bool {
+					lost := errors.Is(err, daemon.ErrPortLost) && !once && strings.HasPrefix(port, "umad:")
+					if lost {
+						log.Error("the device is gone; waiting for its return", "port", port, "err", err)
+					}
+					return lost
+				},
+				State: st,
 			}
+			return exitStatus(f.manage(cmd, managed{authority: one, name: port, core: cfg, log: log, once: once, tty: tty}))
 		},
 	}
 	f.register(c.Flags(), "sm")
 	return c
+}
+
+// patiently opens a port, and again if its simulator does not answer.
+func patiently(ctx context.Context, port string, log *slog.Logger) (mad.Transport, error) {
+	p, err := openPort(ctx, port)
+	for n := 0; n < silentTries && errors.Is(err, ibsim.ErrSilent); n++ {
+		log.Warn("the simulator does not answer; trying again", "port", port)
+		p, err = openPort(ctx, port)
+	}
+	return p, err
 }
 
 // silentTries is how often the start retries a port whose simulator does not answer.
@@ -189,17 +203,16 @@ func waitForPort(ctx context.Context, port string) error {
 
 // managed is the environment of a manager.
 type managed struct {
-	port  mad.Transport
-	name  string
-	core  sm.Config
-	store store.Store
-	log   *slog.Logger
-	once  bool
-	tty   *terminal
-	page  func(url string) // called with the page's URL; may be nil
-	meter show.Meter       // of links; may be nil
-	// with starts what runs beside the daemon until ctx ends; may be nil.
-	with func(ctx context.Context, d *daemon.Daemon) []chan struct{}
+	authority process.Authority
+	name      string // of the port
+	core      sm.Config
+	log       *slog.Logger
+	once      bool
+	tty       *terminal
+	page      func(url string) // called with the page's URL; may be nil
+	meter     show.Meter       // of links; may be nil
+	// with starts what runs beside the manager until ctx ends; may be nil.
+	with func(ctx context.Context, p *process.Process) []chan struct{}
 }
 
 // Default of the most SMPs in flight. On a real subnet it is low, because VL15
@@ -253,33 +266,18 @@ func (f smFlags) count(cfg *daemon.Config) {
 	}
 }
 
-// manage runs a daemon with its API until the command's context ends.
+// manage runs managers with their API until the command's context ends.
 func (f smFlags) manage(cmd *cobra.Command, m managed) error {
-	defer m.port.Close()
-	suit(&m.core, m.port)
 	slog.SetDefault(m.log) // net/http logs clients with TLS errors; send that to the same log
 	out := cmd.OutOrStdout()
-	cfg := daemon.Config{
-		Port: m.port, PortName: m.name, Core: m.core, Store: m.store, Log: m.log, Once: m.once,
-		Cores: addThreads(), ClaimWait: f.ClaimWait, Queue: f.Queue, QueuePerRequester: f.QueueEach, Registry: f.Registry, VM: f.VM, Meter: m.meter,
-	}
-	f.count(&cfg)
-	if err := f.administer(&cfg, m.log); err != nil {
-		return err
-	}
-	if err := f.takeOver(m.store, m.log); err != nil {
-		return err
-	}
-	groups, err := readInput(f.From("groups"), f.Files.Groups, readGroups)
+	key, err := f.chooseSAKey(m.log)
 	if err != nil {
 		return err
 	}
-	for _, g := range groups {
-		cfg.Groups = append(cfg.Groups, sm.Group{
-			MGID: g.MGID, MLID: g.MLID, SL: g.SL, PKey: ib.PKeyDefaultFull, MTU: 4, Members: g.Members, Senders: g.Senders,
-		})
+	groups, err := f.standingGroups()
+	if err != nil {
+		return err
 	}
-	var dumpErr error
 	var up bool
 	var dumps *dumper
 	if f.Files.Dump != "" {
@@ -291,36 +289,48 @@ func (f smFlags) manage(cmd *cobra.Command, m managed) error {
 			m.log.Debug("dump files are written again", "dir", f.Files.Dump)
 		})
 		defer dumps.close()
-		cfg.OnPublish = dumps.changed
 	}
-	cfg.OnUp = func(s *subnet.Snapshot) {
-		if dumps != nil {
-			if dumpErr = dumps.up(s); dumpErr != nil {
-				m.log.Error("the dump files could not be written", "err", dumpErr)
+	var dumpErr error
+	p := process.New(process.Config{
+		Authority: m.authority, PortName: m.name, Log: m.log,
+		New: func(mandate *process.Mandate, events *daemon.Events) (*daemon.Daemon, error) {
+			cfg, err := f.daemon(&m, mandate, key)
+			if err != nil {
+				return nil, err
 			}
-		}
-		up = true
-		m.tty.clear()
-		fmt.Fprintln(out, "SUBNET UP")
-	}
-	cfg.Progress = m.tty.progress()
-	d := daemon.New(cfg)
+			cfg.Events, cfg.Groups = events, groups
+			if dumps != nil {
+				cfg.OnPublish = dumps.changed
+			}
+			cfg.OnUp = func(s *subnet.Snapshot) {
+				if dumps != nil {
+					if dumpErr = dumps.up(s); dumpErr != nil {
+						m.log.Error("the dump files could not be written", "err", dumpErr)
+					}
+				}
+				up = true
+				m.tty.clear()
+				fmt.Fprintln(out, "SUBNET UP")
+			}
+			return daemon.New(*cfg), nil
+		},
+	})
 	ctx, cancel := context.WithCancel(cmd.Context())
 	defer cancel()
-	f.reloadOnHangup(ctx, d, m.log)
-	servers, err := f.serve(ctx, d, m, m.once && !f.Given("api"))
+	f.reloadOnHangup(ctx, p, m.log)
+	servers, err := f.serve(ctx, p, m, m.once && !f.Given("api"))
 	if err != nil {
 		return err
 	}
-	ufm, err := f.serveUFM(ctx, d, m)
+	ufm, err := f.serveUFM(ctx, p, m)
 	if err != nil {
 		return err
 	}
 	servers = append(servers, ufm...)
 	if m.with != nil {
-		servers = append(servers, m.with(ctx, d)...)
+		servers = append(servers, m.with(ctx, p)...)
 	}
-	err = d.Run(ctx)
+	err = p.Run(ctx)
 	m.tty.clear()
 	if err == nil && m.once && !up {
 		err = fmt.Errorf("%w: interrupted", daemon.ErrRefused)
@@ -330,4 +340,34 @@ func (f smFlags) manage(cmd *cobra.Command, m managed) error {
 		<-done
 	}
 	return errors.Join(err, dumpErr)
+}
+
+// daemon is the configuration of the manager of a mandate.
+func (f smFlags) daemon(m *managed, mandate *process.Mandate, saKey uint64) (*daemon.Config, error) {
+	core := m.core
+	suit(&core, mandate.Port)
+	cfg := &daemon.Config{
+		Port: mandate.Port, PortName: m.name, Core: core, Store: mandate.Store, Revoked: mandate.Revoked, Log: m.log, Once: m.once,
+		Cores: addThreads(), ClaimWait: f.ClaimWait, Queue: f.Queue, QueuePerRequester: f.QueueEach, Registry: f.Registry, VM: f.VM, Meter: m.meter,
+		Progress: m.tty.progress(),
+	}
+	if mandate.Configure != nil {
+		mandate.Configure(&cfg.Core, &cfg.Registry)
+	}
+	f.count(cfg)
+	if err := f.administer(cfg, mandate.Inherited, saKey, m.log); err != nil {
+		return nil, err
+	}
+	return cfg, f.takeOver(mandate.Store, m.log)
+}
+
+// standingGroups are the permanent multicast groups of a file.
+func (f smFlags) standingGroups() (list []sm.Group, err error) {
+	groups, err := readInput(f.From("groups"), f.Files.Groups, readGroups)
+	for _, g := range groups {
+		list = append(list, sm.Group{
+			MGID: g.MGID, MLID: g.MLID, SL: g.SL, PKey: ib.PKeyDefaultFull, MTU: 4, Members: g.Members, Senders: g.Senders,
+		})
+	}
+	return list, err
 }

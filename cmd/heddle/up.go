@@ -7,9 +7,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"heddle/daemon"
+	"heddle/daemon/process"
 	"heddle/fabric"
 	"heddle/ib"
+	"heddle/mad"
 	"heddle/sim/ibsimd"
 	simlive "heddle/sim/live"
 	"heddle/sim/umadfs"
@@ -133,14 +134,15 @@ func (f *upFlags) run(cmd *cobra.Command) error {
 		return err
 	}
 	return f.manage(cmd, managed{
-		with: with,
-		port: rmpp.Over(port), name: "sim:" + name, page: page, core: cfg, store: st, log: log, tty: tty,
+		with:      with,
+		authority: &process.Single{Open: func(context.Context) (mad.Transport, error) { return rmpp.Over(port), nil }, State: st},
+		name:      "sim:" + name, page: page, core: cfg, log: log, tty: tty,
 		meter: newSimMeter(d.Do, fab),
 	})
 }
 
 // driver prepares a driver for the hypervisors of the simulated subnet, if there are any.
-func (f *upFlags) driver(d *simlive.Driver, log *slog.Logger) (with func(context.Context, *daemon.Daemon) []chan struct{}, err error) {
+func (f *upFlags) driver(d *simlive.Driver, log *slog.Logger) (with func(context.Context, *process.Process) []chan struct{}, err error) {
 	if len(f.sim.hypers) == 0 || f.vms != "driver" {
 		return nil, nil
 	}
@@ -148,8 +150,8 @@ func (f *upFlags) driver(d *simlive.Driver, log *slog.Logger) (with func(context
 	if err != nil {
 		return nil, err
 	}
-	return func(ctx context.Context, m *daemon.Daemon) []chan struct{} {
-		find, served := inside(ctx, m, log)
+	return func(ctx context.Context, p *process.Process) []chan struct{} {
+		find, served := inside(ctx, p, log)
 		return []chan struct{}{served, drive(ctx, h, find, "up", log)}
 	}, nil
 }

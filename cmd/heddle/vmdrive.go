@@ -14,7 +14,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"heddle/api"
-	"heddle/daemon"
+	"heddle/daemon/process"
 	"heddle/sim"
 	"heddle/sim/hypervisor/guests"
 	"heddle/vmdriver"
@@ -149,11 +149,11 @@ func drive(ctx context.Context, h live.Hypervisors, find func() (live.Manager, e
 	return done
 }
 
-// inside serves the API of a daemon to a client in the same process, with the rights of
+// inside serves the API of a manager to a client in the same process, with the rights of
 // the owner.
-func inside(ctx context.Context, d *daemon.Daemon, log *slog.Logger) (find func() (live.Manager, error), served chan struct{}) {
+func inside(ctx context.Context, p *process.Process, log *slog.Logger) (find func() (live.Manager, error), served chan struct{}) {
 	l := &pipeListener{conns: make(chan net.Conn), closed: make(chan struct{})}
-	served = serving(ctx, l, api.New(d, api.Options{AllowWrite: true}), log)
+	served = serving(ctx, l, p.Handler(api.Options{AllowWrite: true}), log)
 	client := &http.Client{Transport: &http.Transport{DialContext: l.dial, MaxIdleConnsPerHost: 64}}
 	return func() (live.Manager, error) { return live.Manager{URL: "http://localhost", Client: client}, nil }, served
 }

@@ -76,6 +76,21 @@ type recordLine struct {
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
+// WriteStore writes what a store holds, as of the last entry of its journal if it has one.
+func WriteStore(w io.Writer, st store.Store) (err error) {
+	var s *store.State
+	var at journal.Mark
+	if j, ok := st.(journal.Store); ok {
+		s, at, err = j.Contents()
+	} else {
+		s, err = st.Load()
+	}
+	if err != nil {
+		return err
+	}
+	return Write(w, s, at)
+}
+
 // Write writes what s has. Equal states and marks give equal bytes.
 func Write(w io.Writer, s *store.State, at journal.Mark) error {
 	sum := crc32.New(castagnoli)

@@ -1,0 +1,195 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"heddle/internal/version"
+	"heddle/web"
+)
+
+// Availability is how a process stands to others that may manage the same subnet.
+type Availability interface {
+	// HA is how it stands now.
+	HA() HA
+	// Handover makes the other manager active. ErrNoPair, or an error that says why not.
+	Handover(ctx context.Context) error
+	// Takeover makes this manager active although the other one may have had newer entries, which
+	// stale permits.
+	Takeover(ctx context.Context, stale bool) error
+	// Forks are the entries that were put aside.
+	Forks() ([]Fork, error)
+	// Healthy returns nil if the process works, within the time of ctx.
+	Healthy(ctx context.Context) error
+}
+
+// ErrNoPair: the manager has no partner.
+var ErrNoPair = errors.New("this manager has no partner (--peer)")
+
+// HA is the body of /v1/ha.
+type HA struct {
+	Mode   string    `json:"mode" doc:"single: it manages the subnet alone; pair: with a partner"`
+	Active bool      `json:"active" doc:"this process runs the managers"`
+	State  string    `json:"state" doc:"single, starting, paired, alone, waiting, copying or stale"`
+	Why    string    `json:"why,omitempty" doc:"why it is active or standby"`
+	Since  time.Time `json:"since,omitzero" doc:"since when it is active or standby"`
+	// ActiveAt names the active manager to a person; empty: this one, or none is known.
+	ActiveAt string  `json:"active_at,omitempty" doc:"where the active manager is, if it is another one"`
+	Stale    float64 `json:"stale_seconds,omitempty" doc:"standby: how long ago the active manager was heard; what is stored may be as old. Negative: not since the start"`
+	Pair     *Pair   `json:"pair,omitempty"`
+}
+
+// Pair is how a manager stands to its partner.
+type Pair struct {
+	PortGUID   string  `json:"port_guid"`
+	Term       uint64  `json:"term" doc:"number of the term, one more for each change of the active manager"`
+	TermOwner  string  `json:"term_owner" doc:"port GUID of the manager whose term it is"`
+	Entry      uint64  `json:"entry" doc:"number of the last entry on this manager's disk"`
+	Peer       string  `json:"peer" doc:"the partner's address"`
+	PeerGUID   string  `json:"peer_guid"`
+	PeerLID    int     `json:"peer_lid"`
+	PeerActive bool    `json:"peer_active" doc:"as it said last"`
+	PeerTerm   uint64  `json:"peer_term"`
+	PeerEntry  uint64  `json:"peer_entry"`
+	LagEntries uint64  `json:"lag_entries" doc:"entries that the standby of the two lacks"`
+	LagSeconds float64 `json:"lag_seconds" doc:"for how long it has lacked any"`
+	// Negative: none since the start.
+	Stream      float64 `json:"stream_sign_seconds" doc:"how long ago the partner was heard over TCP; negative: not since the start"`
+	Fabric      float64 `json:"fabric_sign_seconds" doc:"how long ago it was heard through the subnet"`
+	Connected   bool    `json:"connected" doc:"the stream to the partner is open"`
+	Serving     bool    `json:"serving" doc:"the partner's stream to this manager is open"`
+	StreamError string  `json:"stream_error,omitempty"`
+	PortActive  bool    `json:"port_active" doc:"this manager's port is active"`
+	SMOfPort    int     `json:"sm_of_port" doc:"LID that it names as its subnet manager's"`
+	Entries     uint64  `json:"entries" doc:"entries of this manager that count, since it started"`
+	Commit      float64 `json:"commit_seconds" doc:"mean time until an entry counts"`
+	Takeovers   uint64  `json:"takeovers" doc:"times that this manager became active"`
+	Answering   float64 `json:"takeover_seconds" doc:"the last time: from the decision to answers from the whole subnet; 0: not yet"`
+	Forks       int     `json:"forks" doc:"files with entries that were put aside"`
+	DiskError   string  `json:"disk_error,omitempty"`
+}
+
+// Fork is one row of /v1/ha/forks: entries that a copy of the partner's journal replaced.
+type Fork struct {
+	File    string    `json:"file"`
+	Time    time.Time `json:"time"`
+	Entries int       `json:"entries"`
+	First   string    `json:"first"`
+	Last    string    `json:"last"`
+	Bytes   int64     `json:"bytes"`
+}
+
+type takeoverInput struct {
+	Stale bool `query:"stale" doc:"even if changes that the partner acknowledged are lost"`
+}
+
+// availability adds /v1/ha.
+func availability(a huma.API, ha Availability) {
+	if ha == nil {
+		return
+	}
+	huma.Get(a, "/v1/ha", func(context.Context, *struct{}) (*body[HA], error) { return reply(ha.HA()), nil })
+	huma.Get(a, "/v1/ha/forks", func(context.Context, *struct{}) (*body[[]Fork], error) {
+		list, err := ha.Forks()
+		if err != nil {
+			return nil, haError(err)
+		}
+		return reply(nonNil(list)), nil
+	})
+	huma.Register(a, huma.Operation{
+		OperationID: "ha-handover", Method: http.MethodPost, Path: "/v1/ha/handover",
+		Summary: "Make the partner active", MaxBodyBytes: 4096,
+	}, func(ctx context.Context, _ *struct{}) (*body[HA], error) {
+		if err := ha.Handover(ctx); err != nil {
+			return nil, haError(err)
+		}
+		return reply(ha.HA()), nil
+	})
+	huma.Register(a, huma.Operation{
+		OperationID: "ha-takeover", Method: http.MethodPost, Path: "/v1/ha/takeover",
+		Summary: "Make this manager active", MaxBodyBytes: 4096,
+	}, func(ctx context.Context, in *takeoverInput) (*body[HA], error) {
+		if err := ha.Takeover(ctx, in.Stale); err != nil {
+			return nil, haError(err)
+		}
+		return reply(ha.HA()), nil
+	})
+}
+
+func haError(err error) error { return huma.Error409Conflict(err.Error()) }
+
+// Spare is what a process shows that runs no manager now.
+type Spare interface {
+	Status() Status
+	// Ready reports whether it can take over, with the reason where it cannot.
+	Ready() (bool, string)
+	Journal
+}
+
+// Journal is what a process keeps, whether it runs a manager or not.
+type Journal interface {
+	// Events returns those with a number greater than after, oldest first,
+	// and a channel that is closed when there are more.
+	Events(after uint64) ([]Event, <-chan struct{})
+	// Backup writes the stored state as a backup.
+	Backup(w io.Writer) error
+}
+
+// NewSpare returns the handler of a process that runs no manager: its own state, events, metrics
+// and backup. All other calls are answered 503, with the place of the active manager.
+// Options.HA is required.
+func NewSpare(s Spare, o Options) http.Handler {
+	mux := http.NewServeMux()
+	cfg := huma.DefaultConfig("Heddle", version.Version)
+	cfg.DocsPath = ""
+	cfg.CreateHooks = nil
+	a := humago.New(mux, cfg)
+	huma.Get(a, "/v1/status", func(context.Context, *struct{}) (*body[Status], error) {
+		return reply(s.Status()), nil
+	})
+	huma.Get(a, "/v1/events", func(_ context.Context, in *eventsInput) (*body[[]Event], error) {
+		ev, _ := s.Events(in.After)
+		return reply(nonNil(ev)), nil
+	})
+	availability(a, o.HA)
+	var streams streamLimit
+	mux.HandleFunc("GET /v1/events/stream", streams.serve(s))
+	texts(mux, s, o.HA)
+	if o.Metrics != nil {
+		mux.Handle("GET /metrics", promhttp.HandlerFor(o.Metrics, promhttp.HandlerOpts{}))
+	}
+	mux.Handle("GET /", web.Handler())
+	for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete} {
+		mux.HandleFunc(method+" /v1/", func(w http.ResponseWriter, _ *http.Request) { standby(w, o.HA.HA()) })
+	}
+	return guard(mux, o)
+}
+
+// standby says where the active manager is.
+func standby(w http.ResponseWriter, h HA) {
+	text := "no manager runs in this process yet"
+	switch {
+	case h.ActiveAt != "":
+		text = "this manager is standby; the active one is at " + h.ActiveAt
+	case h.Pair != nil:
+		text = "this manager is standby, and it does not know an active one"
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.Header().Set("Retry-After", "1")
+	w.WriteHeader(http.StatusServiceUnavailable)
+	_ = json.NewEncoder(w).Encode(struct { // an error means that the client is gone
+		Title    string  `json:"title"`
+		Status   int     `json:"status"`
+		Detail   string  `json:"detail"`
+		ActiveAt string  `json:"active_at,omitempty"`
+		Stale    float64 `json:"stale_seconds,omitempty"`
+	}{http.StatusText(http.StatusServiceUnavailable), http.StatusServiceUnavailable, text, h.ActiveAt, h.Stale})
+}

@@ -1,0 +1,85 @@
+package metrics
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+
+	"heddle/internal/version"
+)
+
+// HA is how a process stands to its partner.
+type HA struct {
+	State      string // of States
+	States     []string
+	Term       uint64
+	Entries    uint64
+	LagEntries uint64
+	Lag        time.Duration
+	Commit     time.Duration // of all Entries together
+	PeerUp     map[string]bool
+	Takeovers  []Count       // by reason
+	Takeover   time.Duration // the last one, until the whole subnet is served; 0: there was none
+	Active     bool
+}
+
+// NewHA returns what /metrics shows of a process with a partner, in addition to New, which shows
+// its manager. now is called for each scrape.
+func NewHA(now func() HA) prometheus.Gatherer {
+	reg := prometheus.NewRegistry()
+	reg.MustRegister(&haCollector{
+		now:       now,
+		state:     describe("ha_state", "1 for the state of this manager in the pair.", "state"),
+		active:    describe("ha_active", "1 if this manager is the active one."),
+		term:      describe("ha_term", "Number of the newest term that this manager knows."),
+		entries:   describe("ha_entries_total", "Entries of this manager that count."),
+		lag:       describe("ha_lag_entries", "Entries that the standby of the two lacks."),
+		lagTime:   describe("ha_lag_seconds", "How long it has lacked any."),
+		commit:    describe("ha_commit_seconds", "Time until entries of this manager counted."),
+		peer:      describe("ha_peer_up", "1 if the partner was heard on the channel within the last second.", "channel"),
+		takeovers: describe("ha_takeovers_total", "Times that this manager became active.", "reason"),
+		takeover:  describe("ha_takeover_seconds", "The last time that this manager became active: seconds from the decision until its tables and the whole subnet are known again."),
+	})
+	return reg
+}
+
+// Idle returns what /metrics shows of a process that runs no manager.
+func Idle() prometheus.Gatherer {
+	reg := prometheus.NewRegistry()
+	build := prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "heddle_build_info", Help: "Version of the program.", ConstLabels: prometheus.Labels{"version": version.Version},
+	})
+	build.Set(1)
+	reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), build)
+	return reg
+}
+
+type haCollector struct {
+	now func() HA
+
+	state, active, term, entries, lag, lagTime, commit, peer, takeovers, takeover *prometheus.Desc
+}
+
+// Describe sends nothing: the collector is unchecked, as that of New.
+func (c *haCollector) Describe(chan<- *prometheus.Desc) {}
+
+func (c *haCollector) Collect(ch chan<- prometheus.Metric) {
+	to := sink(ch)
+	x := c.now()
+	for _, s := range x.States {
+		to.gauge(c.state, b2f(s == x.State), s)
+	}
+	to.gauge(c.active, b2f(x.Active))
+	to.gauge(c.term, float64(x.Term))
+	to.count(c.entries, x.Entries)
+	to.gauge(c.lag, float64(x.LagEntries))
+	to.gauge(c.lagTime, x.Lag.Seconds())
+	// A summary without quantiles: rate(sum)/rate(count) is the mean.
+	ch <- prometheus.MustNewConstSummary(c.commit, x.Entries, x.Commit.Seconds(), nil)
+	for channel, up := range x.PeerUp {
+		to.gauge(c.peer, b2f(up), channel)
+	}
+	to.counts(c.takeovers, x.Takeovers)
+	to.gauge(c.takeover, x.Takeover.Seconds())
+}

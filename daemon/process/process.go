@@ -1,0 +1,174 @@
+// Package process runs the managers for the life of a process. A process lives in phases: it is
+// active while a Daemon runs in it, and on standby otherwise. Who may be active, with which state
+// and on which port, an Authority says:
+//
+//   - Single: this process alone, from its start. SMInfo settles who is master of the subnet, and
+//     the manager on standby is a Daemon too.
+//   - Pair: one of two processes that share their state (package replica/live). On standby no
+//     manager runs.
+//
+// The API, /metrics and the events live as long as the process.
+//
+// Run is called once. All other methods may be called concurrently, also before and after Run.
+package process
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"heddle/api"
+	"heddle/daemon"
+	"heddle/mad"
+	"heddle/sa"
+	"heddle/sm"
+	"heddle/store"
+)
+
+// Authority says when this process may run a manager, and with which state. A process that has to
+// win a term before its manager may lead, as one in a quorum does, waits for that in Await.
+type Authority interface {
+	// Run does what the authority itself has to do, until ctx ends. An error ends the process.
+	Run(ctx context.Context) error
+	// Await returns when this process may run a manager, or with an error.
+	Await(ctx context.Context) (*Mandate, error)
+	// Ended is called when the manager of a mandate has ended, with its error. The process then
+	// waits for the next mandate, or ends with the error that is returned.
+	Ended(m *Mandate, err error) (again bool, _ error)
+	// Leave is called when the process is to end, while its manager still runs: another one shall
+	// be active without a gap. It returns when this process may end.
+	Leave(ctx context.Context)
+	// Store has the state as this process has it, to be read in any phase.
+	Store() store.Store
+	// HA is how it stands; Active is that of the process.
+	HA() api.HA
+	Handover(ctx context.Context) error
+	Takeover(ctx context.Context, stale bool) error
+	Forks() ([]api.Fork, error)
+	// Ready reports whether a process on standby can take over.
+	Ready() (bool, string)
+	// Metrics are those of the authority; nil: there are none.
+	Metrics() prometheus.Gatherer
+}
+
+// Mandate permits a manager to run.
+type Mandate struct {
+	// Port is the manager's for as long as the mandate lasts. When it ends, Port.Recv fails with
+	// Revoked, and the port takes nothing more. Revoked is nil if the mandate has no end.
+	Port    mad.Transport
+	Revoked error
+	Store   store.Store
+	// Configure changes the configuration of the cores as the mandate needs it; may be nil.
+	Configure func(*sm.Config, *sa.Config)
+	// Inherited: the managers of other processes wrote Store too, so what it holds counts, not what
+	// a file says that was given at the start.
+	Inherited bool
+	// Up is called when the manager has brought the subnet up; may be nil.
+	Up func()
+}
+
+// Config configures a Process. Authority and New are required.
+type Config struct {
+	Authority Authority
+	// New makes the manager of a mandate.
+	New func(m *Mandate, events *daemon.Events) (*daemon.Daemon, error)
+	// PortName is the name of the port, for people.
+	PortName string
+	Log      *slog.Logger
+	// Events gets what happens in all phases; nil: the process has its own.
+	Events *daemon.Events
+	// Changed is called when a phase has begun; may be nil.
+	Changed func()
+}
+
+// Process is the outer loop of a program that manages a subnet.
+type Process struct {
+	cfg     Config
+	events  *daemon.Events
+	started time.Time
+	manager atomic.Pointer[daemon.Daemon] // nil: standby
+
+	mu    sync.Mutex
+	views []*view // handlers of the API; guarded by mu
+}
+
+// New returns a process on standby.
+func New(cfg Config) *Process {
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	return &Process{cfg: cfg, events: cmp.Or(cfg.Events, daemon.NewEvents()), started: time.Now()}
+}
+
+// Daemon is the manager that runs now; nil on standby.
+func (p *Process) Daemon() *daemon.Daemon { return p.manager.Load() }
+
+// Run runs managers until ctx ends, one has finished, or something fails.
+func (p *Process) Run(ctx context.Context) error {
+	a := p.cfg.Authority
+	whole, end := context.WithCancel(context.WithoutCancel(ctx)) // of the authority
+	defer end()
+	inner, stop := context.WithCancel(whole) // of managers: these end before it
+	defer stop()
+	defer context.AfterFunc(ctx, func() {
+		a.Leave(whole)
+		stop()
+	})()
+	ran := make(chan error, 1)
+	go func() {
+		defer stop()
+		ran <- a.Run(whole)
+	}()
+	err := p.phases(inner)
+	end()
+	return errors.Join(err, <-ran)
+}
+
+// phases runs one manager after the other until ctx ends.
+func (p *Process) phases(ctx context.Context) error {
+	a := p.cfg.Authority
+	for {
+		m, err := a.Await(ctx)
+		if err != nil {
+			if ctx.Err() != nil {
+				return nil
+			}
+			return err
+		}
+		again, err := a.Ended(m, p.reign(ctx, m))
+		if err != nil || !again || ctx.Err() != nil {
+			return err
+		}
+	}
+}
+
+// reign runs the manager of a mandate.
+func (p *Process) reign(ctx context.Context, m *Mandate) error {
+	d, err := p.cfg.New(m, p.events)
+	if err != nil {
+		return err
+	}
+	p.enter(d)
+	defer p.enter(nil)
+	return d.Run(ctx)
+}
+
+// enter begins a phase: with a manager, or on standby.
+func (p *Process) enter(d *daemon.Daemon) {
+	p.mu.Lock()
+	p.manager.Store(d)
+	metrics := p.metrics(d)
+	for _, v := range p.views {
+		v.show(p, d, metrics)
+	}
+	p.mu.Unlock()
+	if p.cfg.Changed != nil {
+		p.cfg.Changed()
+	}
+}

@@ -1,0 +1,153 @@
+package process
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"sync/atomic"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"heddle/api"
+	"heddle/api/metrics"
+	"heddle/daemon"
+	"heddle/internal/version"
+	"heddle/store/backup"
+	"heddle/subnet"
+	"heddle/vm"
+)
+
+// view is a handler of the API that follows the phases.
+type view struct {
+	now atomic.Pointer[http.Handler]
+	o   api.Options
+}
+
+func (v *view) ServeHTTP(w http.ResponseWriter, r *http.Request) { (*v.now.Load()).ServeHTTP(w, r) }
+
+func (v *view) show(p *Process, d *daemon.Daemon, metrics prometheus.Gatherer) {
+	o := v.o
+	o.HA, o.Metrics = p, metrics
+	h := api.NewSpare(p, o)
+	if d != nil {
+		h = api.New(d, o)
+	}
+	v.now.Store(&h)
+}
+
+// Handler returns a handler of the API in all phases. HA and Metrics of o are set by it.
+func (p *Process) Handler(o api.Options) http.Handler {
+	v := &view{o: o}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	d := p.Daemon()
+	v.show(p, d, p.metrics(d))
+	p.views = append(p.views, v)
+	return v
+}
+
+// metrics are the contents of /metrics in a phase.
+func (p *Process) metrics(d *daemon.Daemon) prometheus.Gatherer {
+	var list prometheus.Gatherers
+	if d != nil {
+		list = append(list, d.Metrics())
+	} else {
+		list = append(list, metrics.Idle())
+	}
+	if g := p.cfg.Authority.Metrics(); g != nil {
+		list = append(list, g)
+	}
+	return list
+}
+
+// HA implements api.Availability, as do the methods below.
+func (p *Process) HA() api.HA {
+	h := p.cfg.Authority.HA()
+	h.Active = p.Daemon() != nil
+	return h
+}
+
+func (p *Process) Handover(ctx context.Context) error { return p.cfg.Authority.Handover(ctx) }
+
+func (p *Process) Takeover(ctx context.Context, stale bool) error {
+	return p.cfg.Authority.Takeover(ctx, stale)
+}
+
+func (p *Process) Forks() ([]api.Fork, error) { return p.cfg.Authority.Forks() }
+
+// Healthy also implements the watchdog of the service manager.
+func (p *Process) Healthy(ctx context.Context) error {
+	d := p.Daemon()
+	if d == nil {
+		return nil
+	}
+	err := d.Turns(ctx)
+	if p.Daemon() != d {
+		return nil // it has ended meanwhile
+	}
+	return err
+}
+
+// Status implements api.Spare, as do the methods below. They show a process on standby.
+func (p *Process) Status() api.Status {
+	h := p.HA()
+	st := api.Status{
+		Version: version.Version, State: subnet.NotActive.String(), Phase: h.State, Port: p.cfg.PortName,
+		Damped: []api.Damped{}, Started: p.started,
+	}
+	if h.Pair != nil {
+		st.State, st.PortGUID, st.Stale = subnet.Standby.String(), h.Pair.PortGUID, h.Stale
+		if h.Pair.PeerActive {
+			st.Master = h.Pair.PeerGUID
+		}
+	}
+	return st
+}
+
+func (p *Process) Ready() (bool, string) {
+	if d := p.Daemon(); d != nil {
+		return d.Ready()
+	}
+	return p.cfg.Authority.Ready()
+}
+
+func (p *Process) Events(after uint64) ([]api.Event, <-chan struct{}) { return p.events.Since(after) }
+
+func (p *Process) Backup(w io.Writer) error { return backup.WriteStore(w, p.cfg.Authority.Store()) }
+
+// Memberships are those of the manager that runs now, for the UFM calls.
+func (p *Process) Memberships() api.Memberships { return memberships{p} }
+
+type memberships struct{ p *Process }
+
+func (m memberships) Perform(ctx context.Context, ops []vm.Op) ([]vm.Reply, error) {
+	if d := m.p.Daemon(); d != nil {
+		return d.Perform(ctx, ops)
+	}
+	return nil, m.Master()
+}
+
+func (m memberships) Interfaces() *vm.View {
+	if d := m.p.Daemon(); d != nil {
+		return d.Interfaces()
+	}
+	return nil
+}
+
+func (m memberships) Master() error {
+	if d := m.p.Daemon(); d != nil {
+		return d.Master()
+	}
+	if at := m.p.HA().ActiveAt; at != "" {
+		return fmt.Errorf("%w: ask the one at %s", api.ErrNotMaster, at)
+	}
+	return fmt.Errorf("%w, and the master is not known", api.ErrNotMaster)
+}
+
+func (m memberships) VPorts() []api.VPort {
+	if d := m.p.Daemon(); d != nil {
+		return d.VPorts()
+	}
+	return nil
+}

@@ -1,0 +1,54 @@
+package daemon
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+
+	"heddle/store"
+)
+
+// pulse shows whether a loop turns.
+type pulse struct {
+	name string
+	ask  chan struct{} // the loop takes what is sent
+	// storing: the loop waits for the store. A disk or a partner that is silent is no reason to
+	// restart the process, and shows elsewhere.
+	storing atomic.Bool
+}
+
+// pulses are those of the loops that a subnet depends on.
+type pulses struct{ sm, sa, vm pulse }
+
+func newPulses() *pulses {
+	p := &pulses{}
+	p.sm.name, p.sa.name, p.vm.name = "manager", "SA", "address manager"
+	for _, x := range p.all() {
+		x.ask = make(chan struct{})
+	}
+	return p
+}
+
+func (p *pulses) all() []*pulse { return []*pulse{&p.sm, &p.sa, &p.vm} }
+
+// store applies ops for a loop.
+func (d *Daemon) store(p *pulse, ops []store.Op) error {
+	p.storing.Store(true)
+	defer p.storing.Store(false)
+	return d.cfg.Store.Apply(ops)
+}
+
+// Turns returns nil when each loop has turned since the call, or waits for the store, and an error
+// if one has not when ctx ends. It is to be called while Run runs.
+func (d *Daemon) Turns(ctx context.Context) error {
+	for _, p := range d.pulses.all() {
+		select {
+		case p.ask <- struct{}{}:
+		case <-ctx.Done():
+			if !p.storing.Load() {
+				return fmt.Errorf("the loop of the %s does not turn", p.name)
+			}
+		}
+	}
+	return nil
+}
