@@ -164,8 +164,7 @@ type Daemon struct {
 	reports chan *mad.Packet
 	// Questions to the SA's loop.
 	signalAsks chan signalAsk
-	// Rung when something waits in shared for a loop:
-	smMail, saMail, vmMail bell
+	mails
 
 	pulses     *pulses
 	vm         vmSide // the address manager
@@ -174,6 +173,9 @@ type Daemon struct {
 	feed       *feed
 	migrations migrations
 }
+
+// mails are rung when something waits in shared for a loop.
+type mails struct{ smMail, saMail, vmMail bell }
 
 // gsi are a Daemon's managers whose requests go to agents on QP1.
 type gsi struct {
@@ -215,9 +217,9 @@ func New(cfg Config) *Daemon {
 		changes:    newQueue(each, total),
 		reports:    make(chan *mad.Packet, reportQueue),
 		signalAsks: make(chan signalAsk),
-		smMail:     newBell(), saMail: newBell(), vmMail: newBell(),
-		vm:     newVMSide(),
-		pulses: newPulses(),
+		mails:      mails{smMail: newBell(), saMail: newBell(), vmMail: newBell()},
+		vm:         newVMSide(),
+		pulses:     newPulses(),
 	}
 	d.shared.WakeSM, d.shared.WakeSA, d.shared.WakeVM = d.smMail.ring, d.saMail.ring, d.vmMail.ring
 	d.startAgents()
