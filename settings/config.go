@@ -46,6 +46,7 @@ type Config struct {
 	API     API
 	UFM     UFM
 	Log     Log
+	HA      HA
 }
 
 // Engines choose routing engines and name the files that direct them.

@@ -70,11 +70,12 @@ const (
 	Congestion Group = "Congestion control"
 	Serving    Group = "API and page"
 	Running    Group = "State, logs and dumps"
+	Pair       Group = "Pair of managers"
 )
 
 // Groups are all groups in their order.
 func Groups() []Group {
-	return []Group{Subnet, Keys, Routing, Tables, Links, Lifetime, Sweeps, Damping, Access, Answers, Virtual, Counters, Congestion, Serving, Running}
+	return []Group{Subnet, Keys, Routing, Tables, Links, Lifetime, Sweeps, Damping, Access, Answers, Virtual, Counters, Congestion, Serving, Running, Pair}
 }
 
 // All returns the rows of a group, or of all groups if none is named, in the

@@ -157,6 +157,10 @@ var notSettings = map[string]string{
 	"sa.TrustLocal":     "of sa-key",
 	"sa.QoS":            "read from the file of qos-policy",
 	"sm.SlowLane":       "of dftree",
+	"sm.Granted":        "of the pair: this manager is active",
+	"sm.Partner":        "of peer-guid",
+	"sm.MayLack":        "of the pair: entries may be missing",
+	"registry.MustSave": "of peer: the manager of a pair",
 	"sa.PrefixRoutes":   "read from the file of prefix-routes",
 	"registry.SAKey":    "from sa-key, or random", "registry.TrustLocal": "of sa-key", "registry.QoS": "of qos-policy",
 	"registry.PathCaching": "that of the answers", "registry.VirtHopLimit": "that of the answers",
@@ -221,6 +225,18 @@ func TestCheck(t *testing.T) {
 		{[][2]string{{"ufm-listen", "a:1"}}, "HEDDLE_X: the calls need a password; give --ufm-password-file"},
 		{[][2]string{{"ufm-listen", "a:1"}, {"ufm-password-file", "f"}}, ""},
 		{[][2]string{{"ufm-listen", "a:1"}, {"ufm-password-file", "f"}, {"ufm-user", "a:b"}}, `HEDDLE_X "a:b": want a name without a colon`},
+		{[][2]string{{"ha-dir", "d"}}, "HEDDLE_X requires --peer"},
+		{[][2]string{{"peer-guid", "7"}}, "HEDDLE_X requires --peer"},
+		{[][2]string{{"peer", "b"}}, `HEDDLE_X "b": want HOST:PORT, such as manager-2:7482`},
+		{[][2]string{{"peer", ":1"}}, `HEDDLE_X ":1": the host is missing: want HOST:PORT, such as manager-2:7482`},
+		{[][2]string{{"peer", "fe80::1:1"}}, `HEDDLE_X "fe80::1:1": want HOST:PORT, such as manager-2:7482`},
+		{[][2]string{{"peer", "[fe80::1]:1"}, {"ha-listen", "b:0"}}, `HEDDLE_X "b:0": want HOST:PORT, such as manager-2:7482`},
+		{[][2]string{{"peer", "[fe80::1]:1"}, {"ha-listen", ":1"}}, "HEDDLE_X requires --state: a pair keeps its state on two disks"},
+		{[][2]string{{"peer", "b:1"}, {"state", "d"}, {"once", "true"}}, "HEDDLE_X and HEDDLE_X do not go together: a pair stays"},
+		{[][2]string{{"peer", "b:1"}, {"state", "d"}}, "HEDDLE_X requires --peer-guid, the other manager's port GUID ('ibstat -p' there prints it)"},
+		{[][2]string{{"peer", "b:7482"}, {"state", "d"}, {"peer-guid", "7"}}, "HEDDLE_X requires --ha-dir ('heddle ctl ha certs' makes one), or --ha-cert"},
+		{[][2]string{{"peer", "b:7482"}, {"state", "d"}, {"peer-guid", "7"}, {"ha-cert", "c"}, {"ha-key", "k"}, {"ha-ca", "a"}}, "HEDDLE_X requires --ha-dir ('heddle ctl ha certs' makes one), or --ha-secret"},
+		{[][2]string{{"peer", "b:7482"}, {"state", "d"}, {"peer-guid", "7"}, {"ha-dir", "c"}}, ""},
 		{[][2]string{{"cc-write-key", "true"}}, "HEDDLE_X requires --cc-key"},
 		{[][2]string{{"cc-key", "5"}, {"cc-protect-key", "true"}}, "HEDDLE_X requires --cc-write-key"},
 		{[][2]string{{"cc-key", "5"}, {"cc-key-lease", "60"}, {"cc-write-key", "true"}}, ""},
@@ -238,6 +254,18 @@ func TestCheck(t *testing.T) {
 		if said != c.want {
 			t.Errorf("%v: %q, want %q", c.set, said, c.want)
 		}
+	}
+}
+
+// TestCompletePair: what is not given follows from --peer and --ha-dir.
+func TestCompletePair(t *testing.T) {
+	got := HA{Peer: "[fe80::1]:7482", Dir: "/etc/heddle", Key: "/k"}.Complete()
+	want := HA{
+		Peer: "[fe80::1]:7482", PeerAPI: "fe80::1", Listen: ":7482", Dir: "/etc/heddle",
+		Certificate: "/etc/heddle/cert.pem", Key: "/k", Authority: "/etc/heddle/ca.pem", Secret: "/etc/heddle/secret",
+	}
+	if got != want {
+		t.Errorf("%+v, want %+v", got, want)
 	}
 }
 

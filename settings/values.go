@@ -78,6 +78,9 @@ func (v *Values) Check() error {
 			return fmt.Errorf("%s requires --%s", v.From(pair[0]), pair[1])
 		}
 	}
+	if err := v.checkPair(); err != nil {
+		return err
+	}
 	switch k := &v.Congestion.Key; {
 	case k.Write && k.Key == 0:
 		return fmt.Errorf("%s requires --cc-key", v.From("cc-write-key"))

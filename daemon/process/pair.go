@@ -1,0 +1,272 @@
+package process
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"heddle/api"
+	"heddle/api/metrics"
+	"heddle/daemon"
+	"heddle/replica"
+	"heddle/replica/live"
+	"heddle/sa"
+	"heddle/sm"
+	"heddle/store"
+)
+
+// PairConfig configures a Pair.
+type PairConfig struct {
+	// Live is complete but for its callbacks. The caller closes port and store after Run.
+	Live live.Config
+	// Active names the partner's API, for people who ask this manager while it is standby.
+	Active string
+	Events *daemon.Events
+	Log    *slog.Logger
+}
+
+// Pair lets a process run managers while it is the active one of two (package replica/live).
+type Pair struct {
+	cfg  PairConfig
+	pair *live.Pair
+
+	mandates chan *Mandate // the newest one, until Await takes it
+
+	mu        sync.Mutex
+	began     time.Time     // when the last mandate was given; guarded by mu
+	answering time.Duration // until its manager served the whole subnet; guarded by mu
+	takeovers map[replica.Why]uint64
+}
+
+// leaveTime bounds the handover at the end of the process. A standby that does not come is given
+// up before, after replica.Config.Alone.
+const leaveTime = 5 * time.Second
+
+// NewPair makes the authority of a manager with a partner.
+func NewPair(cfg PairConfig) (*Pair, error) {
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	p := &Pair{cfg: cfg, mandates: make(chan *Mandate, 1), takeovers: map[replica.Why]uint64{}}
+	l := cfg.Live
+	l.OnActive, l.OnStandby, l.OnNotice = p.active, p.standby, p.noticed
+	var err error
+	p.pair, err = live.New(l)
+	return p, err
+}
+
+// active is called when this manager becomes active.
+func (p *Pair) active(g replica.Grant) {
+	p.mu.Lock()
+	p.began, p.answering = time.Now(), 0
+	began := p.began
+	p.takeovers[g.Why]++
+	p.mu.Unlock()
+	m := &Mandate{
+		Port: p.pair.ManagerPort(), Revoked: live.ErrCut, Store: p.pair.Store(), Inherited: true,
+		Configure: func(c *sm.Config, r *sa.Config) {
+			c.Granted, c.MayLack, c.Partner = true, g.Stale, p.cfg.Live.Rules.Peer
+			r.MustSave = true
+		},
+		Up: func() { p.up(began) },
+	}
+	p.drop()
+	p.mandates <- m // there is room: nobody else sends
+}
+
+// drop takes back a mandate that nobody has taken.
+func (p *Pair) drop() {
+	select {
+	case m := <-p.mandates:
+		m.Port.Close()
+	default:
+	}
+}
+
+// standby is called when this manager is no longer active. The port of its mandate is cut, which
+// ends the managers.
+func (p *Pair) standby(replica.Why) { p.drop() }
+
+// up notes that the manager of the mandate of began serves the subnet.
+func (p *Pair) up(began time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.began.Equal(began) && p.answering == 0 {
+		p.answering = time.Since(began)
+	}
+}
+
+// noticeEvents are the events of notices: level, kind and text.
+var noticeEvents = map[replica.NoticeKind][3]string{
+	replica.NoticeActive:  {"warn", "ha_active", "this manager is active now"},
+	replica.NoticeStandby: {"warn", "ha_standby", "this manager is standby now"},
+	replica.NoticePaired:  {"info", "ha_paired", "both managers have all entries"},
+	replica.NoticeAlone:   {"warn", "ha_alone", "there is no spare: entries count on this manager alone"},
+	replica.NoticeLeft:    {"warn", "ha_left", "this manager left the pairing: it may lack entries"},
+	replica.NoticeCopied:  {"info", "ha_copied", "the state was replaced by a copy of the partner's"},
+	replica.NoticeDisk:    {"error", "ha_disk", "the disk failed"},
+}
+
+// noticed adds a notice to the events; package live logs it.
+func (p *Pair) noticed(n replica.Notice) {
+	x, ok := noticeEvents[n.Kind]
+	if !ok || p.cfg.Events == nil {
+		return
+	}
+	e := api.Event{Time: time.Now(), Level: x[0], Kind: x[1], Message: x[2], Attrs: map[string]string{"entry": n.Mark.String()}}
+	if w := n.Why.String(); w != "" {
+		e.Message += ": " + w
+	}
+	if n.Err != nil {
+		e.Attrs["err"] = n.Err.Error()
+	}
+	p.cfg.Events.Add(e)
+}
+
+// Run implements Authority, as do the methods below.
+func (p *Pair) Run(ctx context.Context) error { return p.pair.Run(ctx) }
+
+func (p *Pair) Await(ctx context.Context) (*Mandate, error) {
+	select {
+	case m := <-p.mandates:
+		return m, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+func (p *Pair) Ended(m *Mandate, err error) (bool, error) {
+	m.Port.Close()
+	if errors.Is(err, daemon.ErrRevoked) {
+		return true, nil
+	}
+	return false, err
+}
+
+func (p *Pair) Leave(ctx context.Context) {
+	if p.pair.Status().Role != replica.Active {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, leaveTime)
+	defer cancel()
+	if err := p.pair.Handover(ctx); err != nil {
+		p.cfg.Log.Warn("the active manager ends without a handover", "kind", "ha_left_alone", "err", err)
+	}
+}
+
+func (p *Pair) Store() store.Store { return p.cfg.Live.Store }
+
+func (p *Pair) Handover(ctx context.Context) error { return p.pair.Handover(ctx) }
+
+func (p *Pair) Takeover(ctx context.Context, stale bool) error { return p.pair.Takeover(ctx, stale) }
+
+func (p *Pair) Forks() (list []api.Fork, err error) {
+	forks, err := p.pair.Forks()
+	for _, f := range forks {
+		list = append(list, api.Fork{File: f.File, Time: f.At, Entries: f.Entries, First: f.First.String(), Last: f.Last.String(), Bytes: f.Size})
+	}
+	return list, err
+}
+
+func (p *Pair) Ready() (bool, string) {
+	st := p.pair.Status()
+	switch {
+	case st.Role == replica.Active:
+		return false, "becoming active"
+	case st.State == live.Paired && !st.PortActive:
+		return false, "standby, paired, but the port is not active, so it cannot take over"
+	case st.State == live.Paired:
+		return true, "standby, paired"
+	}
+	return false, "standby, " + st.State.String() + ": it may lack changes"
+}
+
+func (p *Pair) HA() api.HA {
+	st := p.pair.Status()
+	p.mu.Lock()
+	answering := p.answering
+	p.mu.Unlock()
+	h := api.HA{Mode: "pair", State: st.State.String(), Why: st.Why.String(), Since: st.Since}
+	if st.Role != replica.Active {
+		h.Stale = lastSign(st.Signs).Seconds()
+		if st.PeerRole == replica.Active {
+			h.ActiveAt = p.cfg.Active
+		}
+	}
+	h.Pair = &api.Pair{
+		PortGUID: st.Me.String(), Term: st.Term.Number, TermOwner: st.Term.Owner.String(), Entry: st.Last.Number,
+		Peer: st.Address, PeerGUID: st.Peer.String(), PeerLID: int(st.PeerLID), PeerActive: st.PeerRole == replica.Active,
+		PeerTerm: st.PeerTerm.Number, PeerEntry: st.PeerLast.Number,
+		LagEntries: st.LagEntries, LagSeconds: st.LagTime.Seconds(),
+		Stream: seconds(st.Signs[replica.Stream]), Fabric: seconds(st.Signs[replica.Fabric]),
+		Connected: st.Connected, Serving: st.Serving, StreamError: st.StreamError,
+		PortActive: st.PortActive, SMOfPort: int(st.SMOfPort),
+		Entries: st.Entries, Takeovers: st.Takeovers, Answering: answering.Seconds(), Forks: st.Forks, DiskError: st.LastError,
+	}
+	if st.Entries > 0 {
+		h.Pair.Commit = (st.Commit / time.Duration(st.Entries)).Seconds()
+	}
+	return h
+}
+
+// lastSign is how long ago the partner was heard on any channel, -1 s if it was not.
+func lastSign(signs [2]time.Duration) time.Duration {
+	last := -time.Second
+	for _, s := range signs {
+		if s >= 0 && (last < 0 || s < last) {
+			last = s
+		}
+	}
+	return last
+}
+
+// seconds is -1 for any negative time.
+func seconds(t time.Duration) float64 {
+	if t < 0 {
+		return -1
+	}
+	return t.Seconds()
+}
+
+// haStates are the values of heddle_ha_state.
+var haStates = []string{
+	live.Starting.String(), live.Paired.String(), live.Alone.String(), live.Waiting.String(), live.Copying.String(), live.Stale.String(),
+}
+
+// reasons are the values of heddle_ha_takeovers_total.
+var reasons = map[replica.Why]string{
+	replica.WhySilence: "silence", replica.WhyHandover: "handover", replica.WhyStale: "stale", replica.WhyAsked: "asked",
+	replica.WhyWasAlone: "was_alone", replica.WhyNewer: "newer",
+}
+
+// heardTime is how long ago a partner may have been heard that counts as up.
+const heardTime = time.Second
+
+func (p *Pair) Metrics() prometheus.Gatherer {
+	return metrics.NewHA(func() metrics.HA {
+		st := p.pair.Status()
+		x := metrics.HA{
+			State: st.State.String(), States: haStates, Active: st.Role == replica.Active, Term: st.Term.Number,
+			Entries: st.Entries, LagEntries: st.LagEntries, Lag: st.LagTime, Commit: st.Commit,
+			PeerUp: map[string]bool{},
+		}
+		for c, name := range map[replica.Channel]string{replica.Stream: "stream", replica.Fabric: "fabric"} {
+			s := st.Signs[c]
+			x.PeerUp[name] = s >= 0 && s <= heardTime
+		}
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		x.Takeover = p.answering
+		for why, reason := range reasons {
+			x.Takeovers = append(x.Takeovers, metrics.Count{Labels: []string{reason}, N: p.takeovers[why]})
+		}
+		slices.SortFunc(x.Takeovers, func(a, b metrics.Count) int { return cmp.Compare(a.Labels[0], b.Labels[0]) })
+		return x
+	})
+}
