@@ -1,0 +1,244 @@
+// Package wire encodes what the two managers of a pair send each other: the messages of package
+// replica for a stream (Writer, Reader), and their signs of life for a stream and in band
+// (Datagram). docs/format/pair.md has the bytes.
+//
+// Encoding and decoding are pure. Whatever is decoded is checked: input that no correct manager
+// sends is an error, and none makes a decoder allocate much more than the input has bytes.
+package wire
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"heddle/ib"
+	"heddle/replica"
+	"heddle/store"
+	"heddle/store/journal"
+)
+
+// kind is the first byte of a message.
+type kind uint8
+
+const (
+	kindHello kind = 1 + iota
+	kindRefused
+	kindEntries
+	kindSnapshot
+	kindAck
+	kindPair
+	kindOver
+	kindSign
+)
+
+// Sizes in bytes.
+const (
+	// MaxMessage is the largest message: a state of some twenty times the largest subnet.
+	MaxMessage = 1 << 30
+	// pieceSize is the size of a piece of a state, unless one record is larger.
+	pieceSize = 1 << 20
+
+	termLen = 16
+	markLen = 24
+)
+
+// ErrShort is returned for a message that is cut off.
+var ErrShort = errors.New("wire: the message is cut off")
+
+// Sign is a sign of life on a stream. It is a message for Reader.
+type Sign struct{ replica.Sign }
+
+// Append appends the encoding of m, which is one of the messages of package replica or a *Sign.
+// It fails if m has what the journal cannot have, or is larger than MaxMessage.
+func Append(b []byte, m any) ([]byte, error) {
+	be := binary.BigEndian
+	start := len(b)
+	var err error
+	switch m := m.(type) {
+	case replica.Hello:
+		b = appendTerm(append(b, byte(kindHello)), m.Term)
+		b = be.AppendUint64(be.AppendUint64(b, m.Boot), m.Conn)
+		b = journal.AppendMark(b, m.Last)
+	case replica.Refused:
+		b = appendTerm(append(b, byte(kindRefused)), m.Term)
+	case replica.Entries:
+		b = appendTerm(append(b, byte(kindEntries)), m.Term)
+		for i := range m.List {
+			if b, err = journal.Append(b, &m.List[i]); err != nil {
+				return nil, err
+			}
+		}
+	case replica.Snapshot:
+		b = appendTerm(append(b, byte(kindSnapshot)), m.Term)
+		b = journal.AppendMark(b, m.At)
+		if b, err = appendState(b, m.At, m.State); err != nil {
+			return nil, err
+		}
+	case replica.Ack:
+		b = be.AppendUint64(appendTerm(append(b, byte(kindAck)), m.Term), m.Number)
+	case replica.Pair:
+		b = appendTerm(append(b, byte(kindPair)), m.Term)
+		b = be.AppendUint64(be.AppendUint64(b, m.ID), m.Mark)
+	case replica.Over:
+		b = be.AppendUint64(appendTerm(append(b, byte(kindOver)), m.Term), m.ID)
+	case *Sign:
+		b = appendSign(append(b, byte(kindSign)), &m.Sign)
+	default:
+		return nil, fmt.Errorf("wire: %T is no message", m)
+	}
+	if len(b)-start > MaxMessage {
+		return nil, fmt.Errorf("wire: a message of %d bytes is larger than %d", len(b)-start, MaxMessage)
+	}
+	return b, nil
+}
+
+// appendState appends a state as entries, which have a checksum each.
+func appendState(b []byte, at journal.Mark, s *store.State) ([]byte, error) {
+	ops := s.Ops()
+	for len(ops) > 0 {
+		n, size := 0, 0
+		for n < len(ops) && (n == 0 || size+opSize(&ops[n]) <= pieceSize) {
+			size += opSize(&ops[n])
+			n++
+		}
+		var err error
+		if b, err = journal.Append(b, &journal.Entry{Mark: at, Ops: ops[:n]}); err != nil {
+			return nil, err
+		}
+		ops = ops[n:]
+	}
+	return b, nil
+}
+
+// opSize is at least what an operation takes in an entry.
+func opSize(o *store.Op) int { return 32 + len(o.Record.Key) + len(o.Record.Value) }
+
+// Decode reads a message: one of package replica, or a *Sign. It shares b's bytes.
+func Decode(b []byte) (any, error) {
+	if len(b) == 0 {
+		return nil, ErrShort
+	}
+	k, d := kind(b[0]), fields{b: b[1:]}
+	if k == kindSign {
+		s, err := decodeSign(d.b)
+		if err != nil {
+			return nil, err
+		}
+		return &Sign{s}, nil
+	}
+	term := d.term()
+	var m any
+	switch k {
+	case kindHello:
+		m = replica.Hello{Term: term, Boot: d.uint64(), Conn: d.uint64(), Last: d.mark()}
+	case kindRefused:
+		m = replica.Refused{Term: term}
+	case kindEntries:
+		list, err := decodeEntries(d.rest())
+		if err != nil {
+			return nil, err
+		}
+		m = replica.Entries{Term: term, List: list}
+	case kindSnapshot:
+		at := d.mark()
+		s, err := decodeState(at, d.rest())
+		if err != nil {
+			return nil, err
+		}
+		m = replica.Snapshot{Term: term, At: at, State: s}
+	case kindAck:
+		m = replica.Ack{Term: term, Number: d.uint64()}
+	case kindPair:
+		m = replica.Pair{Term: term, ID: d.uint64(), Mark: d.uint64()}
+	case kindOver:
+		m = replica.Over{Term: term, ID: d.uint64()}
+	default:
+		return nil, fmt.Errorf("wire: message of the unknown kind %d: both managers must have the same version of heddle", k)
+	}
+	switch {
+	case d.short:
+		return nil, ErrShort
+	case len(d.b) > 0:
+		return nil, fmt.Errorf("wire: %d bytes after the end of a message", len(d.b))
+	}
+	return m, nil
+}
+
+func decodeEntries(b []byte) ([]journal.Entry, error) {
+	var list []journal.Entry
+	for len(b) > 0 {
+		e, n, err := journal.Decode(b)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, e)
+		b = b[n:]
+	}
+	if len(list) == 0 {
+		return nil, errors.New("wire: a message has no entries")
+	}
+	return list, nil
+}
+
+func decodeState(at journal.Mark, b []byte) (*store.State, error) {
+	m := store.NewMemory()
+	for len(b) > 0 {
+		e, n, err := journal.Decode(b)
+		if err != nil {
+			return nil, err
+		}
+		if e.Mark != at || e.Begin != nil || e.Wall != 0 {
+			return nil, fmt.Errorf("wire: a piece of the state of %v is of %v", at, e.Mark)
+		}
+		for i := range e.Ops {
+			switch e.Ops[i].Kind {
+			case store.PutLID, store.PutMKey, store.PutNeighbor, store.PutRecord:
+			default:
+				return nil, fmt.Errorf("wire: a state has an operation of kind %d", e.Ops[i].Kind)
+			}
+		}
+		if err := m.Apply(e.Ops); err != nil {
+			return nil, err
+		}
+		b = b[n:]
+	}
+	return m.Load()
+}
+
+func appendTerm(b []byte, t journal.Term) []byte {
+	b = binary.BigEndian.AppendUint64(b, t.Number)
+	return binary.BigEndian.AppendUint64(b, uint64(t.Owner))
+}
+
+// fields takes values from the front of b. After the end all are zero, and short is set.
+type fields struct {
+	b     []byte
+	short bool
+}
+
+func (d *fields) take(n int) []byte {
+	if n > len(d.b) {
+		d.short, d.b = true, nil
+		return nil
+	}
+	v := d.b[:n:n]
+	d.b = d.b[n:]
+	return v
+}
+
+func (d *fields) rest() []byte { return d.take(len(d.b)) }
+
+func (d *fields) uint64() uint64 {
+	if v := d.take(8); v != nil {
+		return binary.BigEndian.Uint64(v)
+	}
+	return 0
+}
+
+func (d *fields) term() journal.Term {
+	return journal.Term{Number: d.uint64(), Owner: ib.GUID(d.uint64())}
+}
+
+func (d *fields) mark() journal.Mark {
+	return journal.Mark{Term: d.term(), Number: d.uint64()}
+}

@@ -1,0 +1,163 @@
+package wire
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+
+	"heddle/ib"
+)
+
+// A stream begins with a Greeting each way. Frames follow: a header of 4 bytes and at most
+// MaxFrame bytes. A message is cut into frames, so that a sign need not wait for the end of a
+// large one: signs come between the frames of another message.
+const (
+	// MaxFrame is the largest frame without its header, in bytes.
+	MaxFrame = 64 << 10
+
+	frameMore  = 1 << 24 // further frames of this message follow
+	frameAside = 1 << 25 // a sign by itself; the message around it goes on
+	frameFlags = 0xFF000000
+
+	greetingLen  = 32
+	greetingText = "heddle\x00\x01" // and the version of the stream
+)
+
+// Greeting is the first that each side of a stream sends.
+type Greeting struct {
+	From, To ib.GUID // of the managers' ports
+	LID      ib.LID  // of the sender's port; 0: it has none yet
+}
+
+// Put appends the greeting.
+func (g *Greeting) Put(b []byte) []byte {
+	be := binary.BigEndian
+	b = append(b, greetingText...)
+	b = be.AppendUint64(be.AppendUint64(b, uint64(g.From)), uint64(g.To))
+	return append(be.AppendUint16(b, uint16(g.LID)), 0, 0, 0, 0, 0, 0)
+}
+
+// Read reads a greeting. Bytes that this version does not know are ignored.
+func (g *Greeting) Read(r io.Reader) error {
+	var b [greetingLen]byte
+	if _, err := io.ReadFull(r, b[:]); err != nil {
+		return err
+	}
+	n := len(greetingText)
+	switch {
+	case string(b[:n-1]) != greetingText[:n-1]:
+		return errors.New("wire: the other end is no manager of a pair")
+	case b[n-1] != greetingText[n-1]:
+		return fmt.Errorf("wire: the other manager's stream has version %d, this one's %d: both must have the same version of heddle", b[n-1], greetingText[n-1])
+	}
+	f := fields{b: b[n:]}
+	*g = Greeting{From: ib.GUID(f.uint64()), To: ib.GUID(f.uint64()), LID: ib.LID(binary.BigEndian.Uint16(f.take(2)))}
+	return nil
+}
+
+// Writer writes messages to a stream, one after the other.
+type Writer struct {
+	w     io.Writer
+	b     []byte // the message
+	frame []byte
+}
+
+// NewWriter returns a writer.
+func NewWriter(w io.Writer) *Writer { return &Writer{w: w} }
+
+// keptBuffer is how large a buffer may be that is kept for the next message.
+const keptBuffer = 1 << 20
+
+// Write writes a message (see Append). Before each of its frames it writes what urgent returns,
+// if that is not nil.
+func (w *Writer) Write(m any, urgent func() *Sign) error {
+	b, err := Append(w.b[:0], m)
+	if err != nil {
+		return err
+	}
+	if cap(b) <= keptBuffer {
+		w.b = b
+	} else {
+		w.b = nil
+	}
+	for {
+		if s := urgent(); s != nil {
+			sign, err := Append(nil, s)
+			if err == nil {
+				err = w.put(sign, frameAside)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		n, more := len(b), uint32(0)
+		if n > MaxFrame {
+			n, more = MaxFrame, frameMore
+		}
+		if err := w.put(b[:n], more); err != nil {
+			return err
+		}
+		if b = b[n:]; more == 0 {
+			return nil
+		}
+	}
+}
+
+func (w *Writer) put(b []byte, flags uint32) error {
+	w.frame = binary.BigEndian.AppendUint32(w.frame[:0], uint32(len(b))|flags)
+	w.frame = append(w.frame, b...)
+	_, err := w.w.Write(w.frame)
+	return err
+}
+
+// Reader reads messages from a stream.
+type Reader struct {
+	r    io.Reader
+	part []byte // of a message that has not ended
+}
+
+// NewReader returns a reader. It reads in small steps: r should have a buffer.
+func NewReader(r io.Reader) *Reader { return &Reader{r: r} }
+
+// Next returns the next message, see Decode. It calls alive after each frame.
+func (r *Reader) Next(alive func()) (any, error) {
+	for {
+		var head [4]byte
+		if _, err := io.ReadFull(r.r, head[:]); err != nil {
+			return nil, err
+		}
+		h := binary.BigEndian.Uint32(head[:])
+		n := int(h &^ frameFlags)
+		if n == 0 || n > MaxFrame || h&frameFlags&^(frameMore|frameAside) != 0 || h&frameFlags == frameMore|frameAside {
+			return nil, fmt.Errorf("wire: no frame has the header %08x", h)
+		}
+		at := len(r.part)
+		if at+n > MaxMessage {
+			return nil, fmt.Errorf("wire: a message is larger than %d bytes", MaxMessage)
+		}
+		r.part = slices.Grow(r.part, n)[:at+n]
+		if _, err := io.ReadFull(r.r, r.part[at:]); err != nil {
+			if err == io.EOF {
+				err = io.ErrUnexpectedEOF
+			}
+			return nil, err
+		}
+		alive()
+		switch h & frameFlags {
+		case frameMore:
+			continue
+		case frameAside:
+			m, err := Decode(r.part[at:])
+			r.part = r.part[:at]
+			if _, ok := m.(*Sign); err == nil && !ok {
+				err = fmt.Errorf("wire: a %T between the frames of another message", m)
+			}
+			return m, err
+		}
+		b := r.part
+		r.part = nil
+		return Decode(b)
+	}
+}
