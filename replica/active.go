@@ -336,6 +336,9 @@ func (a *active) join(c *Core) {
 	if !a.open || a.met == nil || a.sent == 0 || a.going || a.acked == 0 || !a.joined && c.tail.Number-a.acked > joinLag {
 		return
 	}
+	if !a.joined && c.now >= c.silence().Add(c.cfg.Alone) {
+		return // without a sign the manager would go alone again now
+	}
 	if !a.joined {
 		// From here on nothing counts on this manager alone.
 		a.joined, a.noted, a.alone, a.from = true, false, false, c.tail.Number
