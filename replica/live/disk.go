@@ -1,0 +1,251 @@
+package live
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"heddle/replica"
+	"heddle/store/journal"
+)
+
+// disk carries out commands in order, on a goroutine of its own: a sync takes its time.
+type disk struct {
+	p *Pair
+
+	mu   sync.Mutex
+	cond sync.Cond
+	list []replica.Command // guarded by mu
+	end  bool              // guarded by mu
+
+	// before is the last entry that did not come from the peer while this process ran: later
+	// ones are no fork, because they are in the peer's journal. Of run's goroutine.
+	before uint64
+}
+
+func newDisk(p *Pair) *disk {
+	d := &disk{p: p}
+	d.cond.L = &d.mu
+	return d
+}
+
+func (d *disk) add(list []replica.Command) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.list = append(d.list, list...)
+	d.cond.Signal()
+}
+
+func (d *disk) stop() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.end = true
+	d.cond.Signal()
+}
+
+func (d *disk) run() {
+	for {
+		d.mu.Lock()
+		for len(d.list) == 0 && !d.end {
+			d.cond.Wait()
+		}
+		if d.end {
+			d.mu.Unlock()
+			return
+		}
+		c := d.list[0]
+		d.list[0] = nil
+		d.list = d.list[1:]
+		d.mu.Unlock()
+
+		did := d.carryOut(c)
+		if !d.p.post(func() { d.p.step(did) }) {
+			return
+		}
+	}
+}
+
+func (d *disk) carryOut(c replica.Command) (did replica.Did) {
+	s := d.p.cfg.Store
+	switch c := c.(type) {
+	case replica.Append:
+		if did.Err = s.Append(&c.Entry); did.Err == nil {
+			for i := range c.Entry.Ops {
+				d.p.known.op(&d.p.cfg.Rules, &c.Entry.Ops[i])
+			}
+			if c.Entry.Term.Owner == d.p.cfg.Rules.Me {
+				d.before = c.Entry.Number
+			}
+		}
+	case replica.SetNote:
+		did.Err = s.SetNote(c.Note)
+	case replica.ReadEntries:
+		did.Entries, did.Err = s.Entries(c.From, c.Size)
+		return did
+	case replica.ReadState:
+		did.State, did.Mark, did.Err = s.Contents()
+		return did
+	case replica.Replace:
+		if did.Err = d.fork(c.Fork); did.Err == nil {
+			if did.Err = s.Replace(c.State, c.At); did.Err == nil {
+				d.p.known.replaced(&d.p.cfg.Rules, c.State)
+				d.before = 0
+			}
+		}
+	}
+	if did.Err != nil {
+		d.p.set(func(st *Status) { st.LastError = did.Err.Error() })
+		if last, err := s.Last(); err == nil {
+			did.Mark = last
+		}
+	}
+	return did
+}
+
+// fork saves the entries after number that the peer may lack.
+func (d *disk) fork(number uint64) error {
+	if d.before <= number {
+		return nil
+	}
+	s := d.p.cfg.Store
+	from, err := oldest(s, number+1, d.before)
+	if err != nil {
+		return err
+	}
+	var b []byte
+	var last journal.Mark
+	for n := from; n <= d.before; n = last.Number + 1 {
+		list, err := s.Entries(n, 1<<20)
+		if err != nil {
+			return err
+		}
+		if len(list) == 0 {
+			break
+		}
+		for i := range list {
+			if list[i].Number > d.before {
+				break
+			}
+			if b, err = journal.Append(b, &list[i]); err != nil {
+				return err
+			}
+		}
+		last = list[len(list)-1].Mark
+		if last.Number > d.before {
+			break
+		}
+	}
+	if len(b) == 0 {
+		return nil
+	}
+	m, _ := journal.DecodeMark(b[8:])
+	name := filepath.Join(d.p.cfg.ForkDir, fmt.Sprintf("fork-%d-%d.journal", m.Term.Number, m.Number))
+	if err := writeFile(name, b); err != nil {
+		return fmt.Errorf("replica: entries that the other manager may lack cannot be saved: %w", err)
+	}
+	d.p.set(func(st *Status) { st.Forks++ })
+	d.p.log.Warn("a copy of the other manager's journal replaces entries that it may lack; they are saved", "file", name)
+	return nil
+}
+
+// oldest is the first entry from number to last that the journal keeps; after last if none.
+func oldest(s journal.Store, number, last uint64) (uint64, error) {
+	for low, high := number, last+1; low < high; number = low {
+		mid := low + (high-low)/2
+		_, err := s.Entries(mid, 1)
+		switch {
+		case err == nil:
+			high = mid
+		case errors.Is(err, journal.ErrTrimmed):
+			low = mid + 1
+		default:
+			return 0, err
+		}
+	}
+	return number, nil
+}
+
+// writeFile writes a file durably, under its name when it is complete.
+func writeFile(name string, b []byte) error {
+	tmp := name + ".new"
+	f, err := os.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(b)
+	if err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err == nil {
+		err = os.Rename(tmp, name)
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(tmp))
+	}
+	dir, err := os.Open(filepath.Dir(name))
+	if err != nil {
+		return err
+	}
+	return errors.Join(dir.Sync(), dir.Close())
+}
+
+// Fork is a file with entries that a copy of the peer's journal replaced.
+type Fork struct {
+	File    string       // path
+	At      time.Time    // when it was written
+	First   journal.Mark // of the entries in it
+	Last    journal.Mark
+	Entries int
+	Size    int64  // bytes
+	Damage  string // "" if all of it can be read
+}
+
+// Forks lists the fork files in ForkDir, oldest first.
+func (p *Pair) Forks() ([]Fork, error) { return ReadForks(p.cfg.ForkDir) }
+
+// ReadForks lists the fork files in a directory, oldest first.
+func ReadForks(dir string) ([]Fork, error) {
+	names, err := filepath.Glob(filepath.Join(dir, "fork-*-*.journal"))
+	if err != nil {
+		return nil, err
+	}
+	var list []Fork
+	for _, name := range names {
+		f, err := readFork(name)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, f)
+	}
+	slices.SortFunc(list, func(a, b Fork) int { return a.At.Compare(b.At) })
+	return list, nil
+}
+
+func readFork(name string) (Fork, error) {
+	fi, err := os.Stat(name)
+	if err != nil {
+		return Fork{}, err
+	}
+	f := Fork{File: name, At: fi.ModTime(), Size: fi.Size()}
+	b, err := os.ReadFile(name)
+	if err != nil {
+		return Fork{}, err
+	}
+	for len(b) > 0 {
+		e, n, err := journal.Decode(b)
+		if err != nil {
+			f.Damage = err.Error()
+			break
+		}
+		if f.Entries++; f.Entries == 1 {
+			f.First = e.Mark
+		}
+		f.Last = e.Mark
+		b = b[n:]
+	}
+	return f, nil
+}

@@ -1,0 +1,228 @@
+package live
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"heddle/ib"
+	"heddle/ib/smp"
+	"heddle/replica"
+	"heddle/sim"
+)
+
+// begin starts both managers, has them pair, and writes down their LIDs.
+func begin(t *testing.T, scale int) (b *testbed, active *site) {
+	b = newTestbed(t, scale)
+	for _, x := range b.site {
+		x.start()
+	}
+	b.put("first")
+	b.putLIDs()
+	return b, b.paired()
+}
+
+// smOf is the LID that a manager's port names as its SM.
+func (x *site) smOf() (lid ib.LID) {
+	x.b.d.Do(func(s *sim.Subnet) {
+		n, err := s.Node(x.name())
+		if err != nil {
+			x.b.Fatal(err)
+		}
+		lid = s.PortInfo(n, 1).MasterSMLID
+	})
+	return lid
+}
+
+// TestKill: the active manager ends without a word under load; what it acknowledged is at the
+// other one, which goes on.
+func TestKill(t *testing.T) {
+	b, _ := begin(t, 2)
+	var stop atomic.Bool
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	var acked []string
+	for w := range 4 {
+		wg.Go(func() {
+			list := b.puts(fmt.Sprint("w", w), &stop)
+			mu.Lock()
+			defer mu.Unlock()
+			acked = append(acked, list...)
+		})
+	}
+	var after []string
+	for round := range 3 {
+		for i := range 50 {
+			k := fmt.Sprintf("r%d-%d", round, i)
+			b.put(k)
+			after = append(after, k)
+		}
+		a := b.paired()
+		a.kill()
+		o := a.other()
+		b.eventually("the other one is active", func() bool { return o.active.Load() })
+		// It writes when it is alone, or the other one is back.
+		k := fmt.Sprint("after-", round)
+		if by := b.put(k); by != o {
+			t.Fatalf("a manager that ended took %s", k)
+		}
+		after = append(after, k)
+		if got, want := o.smOf(), lidHost+ib.LID(o.i); got != want {
+			t.Errorf("round %d: the port of the active manager names LID %d, not %d", round, got, want)
+		}
+		b.eventually("the dead manager's port names the other one", func() bool { return a.smOf() == lidHost+ib.LID(o.i) })
+		a.start()
+	}
+	b.paired()
+	stop.Store(true)
+	wg.Wait()
+	if len(acked) == 0 {
+		t.Fatal("no load")
+	}
+	b.put("last")
+	b.paired()
+	for _, x := range b.site {
+		if missing := x.lacks(append(acked, after...)); len(missing) > 0 {
+			t.Errorf("%s lacks %d of %d acknowledged records: %.10v", x.name(), len(missing), len(acked)+len(after), missing)
+		}
+	}
+	t.Logf("%d records", len(acked)+len(after))
+}
+
+func TestHandover(t *testing.T) {
+	b, a := begin(t, 2)
+	o := a.other()
+	if err := o.pair().Handover(context.Background()); !errors.Is(err, ErrNotActive) {
+		t.Errorf("handover of a standby: %v", err)
+	}
+	if err := a.pair().Takeover(context.Background(), true); !errors.Is(err, ErrActive) {
+		t.Errorf("takeover of the active one: %v", err)
+	}
+	b.put("before")
+	port := *a.manager.Load()
+	b.eventually("a handover succeeds", func() bool { return a.pair().Handover(context.Background()) == nil })
+	if a.active.Load() {
+		t.Error("the old manager was not halted")
+	}
+	if err := port.SetIsSM(true); !errors.Is(err, ErrCut) {
+		t.Errorf("the old manager's port: %v", err)
+	}
+	b.eventually("the other one is active", func() bool { return o.active.Load() })
+	b.put("after")
+	b.paired()
+	for _, x := range b.site {
+		if missing := x.lacks([]string{"before", "after"}); len(missing) > 0 {
+			t.Errorf("%s lacks %v", x.name(), missing)
+		}
+	}
+}
+
+// TestStreamCut: the stream ends while signs in band go on. The standby leaves, the active one goes
+// alone, and both pair again.
+func TestStreamCut(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		cut  func(p *proxy, on bool)
+	}{
+		{"reset", (*proxy).setCut},
+		{"dropped", func(p *proxy, on bool) { p.hold.Store(on) }},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			b, _ := begin(t, 2)
+			b.eventually("signs in band", func() bool {
+				return b.site[0].pair().Status().Signs[replica.Fabric] >= 0 && b.site[1].pair().Status().Signs[replica.Fabric] >= 0
+			})
+			a := b.paired()
+			for _, x := range b.site {
+				c.cut(x.proxy, true)
+			}
+			b.eventually("alone and stale", func() bool {
+				for _, x := range b.site {
+					if x.active.Load() && x.pair().Status().State == Alone && x.other().pair().Status().State == Stale {
+						a = x
+						return true
+					}
+				}
+				return false
+			})
+			if err := a.put("alone"); err != nil {
+				t.Fatal(err)
+			}
+			if st := a.other().pair().Status(); st.PeerRole != replica.Active || st.Connected {
+				t.Errorf("the standby shows %+v", st)
+			}
+			for _, x := range b.site {
+				c.cut(x.proxy, false)
+			}
+			o := b.paired().other()
+			if missing := o.lacks([]string{"first", "alone"}); len(missing) > 0 {
+				t.Errorf("the standby lacks %v", missing)
+			}
+		})
+	}
+}
+
+// TestRestartBoth: both end, and have everything when they come back, also if one comes alone.
+func TestRestartBoth(t *testing.T) {
+	b, a := begin(t, 2)
+	keys := []string{"first"}
+	write := func(n int, name string) {
+		for i := range n {
+			k := fmt.Sprint(name, i)
+			b.put(k)
+			keys = append(keys, k)
+		}
+	}
+	write(20, "both")
+	a.kill()
+	a.other().kill()
+	for _, x := range b.site {
+		x.start()
+	}
+	write(20, "again")
+	a = b.paired()
+	a.other().kill()
+	write(20, "alone")
+	b.eventually("alone", func() bool { return a.pair().Status().State == Alone })
+	a.kill()
+	a.start() // without the other one
+	write(20, "single")
+	a.other().start()
+	b.paired()
+	for _, x := range b.site {
+		if missing := x.lacks(keys); len(missing) > 0 {
+			t.Errorf("%s lacks %v", x.name(), missing)
+		}
+	}
+}
+
+// TestSMInfo: a standby answers SMInfo as one, and counts as a manager on its port.
+func TestSMInfo(t *testing.T) {
+	b, a := begin(t, 2)
+	o := a.other()
+	var pi smp.PortInfo
+	b.d.Do(func(s *sim.Subnet) {
+		n, _ := s.Node(o.name())
+		pi = s.PortInfo(n, 1)
+	})
+	if !pi.CapabilityMask.Has(ib.CapIsSM) {
+		t.Error("the standby's port is not that of a manager")
+	}
+	m := *a.manager.Load()
+	for _, method := range []ib.Method{ib.MethodGet, ib.MethodSet} {
+		r := b.ask(m, o, method)
+		var si smp.SMInfo
+		if err := si.Decode(smp.Data(r)); err != nil {
+			t.Fatal(err)
+		}
+		if si.SMState != smp.SMStandby || si.Priority != 7 || si.GUID != o.guid || si.SMKey != 1 {
+			t.Errorf("%v: %+v", method, si)
+		}
+		if refused := r.Status() != 0; refused != (method == ib.MethodSet) {
+			t.Errorf("%v: status %v", method, r.Status())
+		}
+	}
+}

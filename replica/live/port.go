@@ -1,0 +1,386 @@
+package live
+
+import (
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"heddle/ib"
+	"heddle/ib/smp"
+	"heddle/mad"
+	"heddle/replica/wire"
+)
+
+// portQueue is how many received packets wait for the managers; further ones are lost.
+const portQueue = 4096
+
+// receive sorts what the port receives, until that is closed.
+func (p *Pair) receive() {
+	k := &mad.Packet{Data: make([]byte, 0, ib.MADLen)}
+	for {
+		if err := p.cfg.Port.Recv(k); err != nil {
+			p.post(func() { p.lost = fmt.Errorf("%w: %w", ErrPortLost, err) })
+			p.gate.shut()
+			return
+		}
+		k = p.sort(k)
+	}
+}
+
+// sort passes a packet on and returns one to receive into.
+func (p *Pair) sort(k *mad.Packet) *mad.Packet {
+	if len(k.Data) < ib.MADLen && k.Status != mad.Failed || len(k.Data) < 24 {
+		return k
+	}
+	if k.Status == mad.Received && wire.IsSign(k.Data) {
+		var d wire.Datagram
+		if err := d.Decode((*ib.MAD)(k.Data), &p.key); err != nil || d.From != p.cfg.Rules.Peer || d.To != p.cfg.Rules.Me {
+			p.set(func(st *Status) { st.Forged++ }) // a host can send anything
+			return k
+		}
+		from := k.Addr.LID
+		p.post(func() { p.band.signed(&d, from) })
+		return k
+	}
+	var m ib.MAD
+	copy(m[:24], k.Data)
+	if (m.Method().IsResponse() || k.Status == mad.Failed) && p.own.has(uint32(m.TID())) {
+		copy(m[:], k.Data)
+		ok := k.Status == mad.Received
+		p.post(func() { p.band.answered(&m, ok) })
+		return k
+	}
+	if next, ok := p.gate.deliver(k); ok {
+		return next
+	}
+	if k.Status == mad.Received && m.Class().IsSMP() && m.AttrID() == smp.AttrSMInfo && !m.Method().IsResponse() {
+		p.smInfo(k)
+	}
+	return k
+}
+
+// answer is what the goroutine that receives must know to answer SMInfo.
+type answer struct {
+	mu   sync.Mutex
+	info smp.PortInfo // of this manager's port; guarded by mu
+	acts uint32       // guarded by mu
+}
+
+// lid is the LID of this manager's port, 0 if it has none.
+func (a *answer) lid() ib.LID {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.info.LID
+}
+
+// smInfo answers a request for SMInfo while no manager runs on the port: a standby is here, and
+// nobody but its peer makes it master.
+func (p *Pair) smInfo(k *mad.Packet) {
+	m := *(*ib.MAD)(k.Data)
+	a := &p.answer
+	a.mu.Lock()
+	port, acts := a.info, a.acts
+	a.mu.Unlock()
+	si := smp.SMInfo{GUID: p.cfg.Rules.Me, SMKey: p.cfg.SMKey, ActCount: acts, Priority: p.cfg.Priority, SMState: smp.SMStandby}
+	st := ib.StatusOK
+	trusted := port.MKey == 0 || smp.MKey(&m) == port.MKey
+	switch {
+	case m.Method() == ib.MethodSet && trusted:
+		st = ib.StatusInvalidField
+	case m.Method() != ib.MethodGet || !trusted && port.MKeyProtectBits >= 2:
+		return
+	case !trusted && port.MKeyProtectBits == 1:
+		si.SMKey = 0
+	}
+	clear(smp.Data(&m))
+	si.Put(smp.Data(&m))
+	smp.Respond(&m, st)
+	_ = p.cfg.Port.Send(&mad.Packet{Addr: k.Addr, LocalQP: k.LocalQP, Data: m[:]})
+}
+
+// gate is between the managers and the port. It is open during a mastership.
+type gate struct {
+	p     *Pair
+	seen  atomic.Int64 // mad.Time when the last look that found nobody else began; 0: shut
+	mu    sync.Mutex
+	cond  sync.Cond
+	isOn  bool         // guarded by mu
+	asked bool         // a look was asked for; guarded by mu
+	port  *managerPort // of the present mastership; guarded by mu
+}
+
+func (g *gate) init(p *Pair) {
+	g.p = p
+	g.cond.L = &g.mu
+}
+
+func (g *gate) open() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.isOn = true
+	g.seen.Store(int64(g.p.now()))
+}
+
+func (g *gate) shut() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.isOn = false
+	g.seen.Store(0)
+	if g.port != nil {
+		g.port.cutLocked()
+		g.port = nil
+	}
+	g.cond.Broadcast()
+}
+
+// saw takes a look at the port, which began at sent, and did not find the peer to be its SM.
+func (g *gate) saw(sent mad.Time) {
+	a := &g.p.answer
+	a.mu.Lock()
+	a.info = g.p.band.look.info
+	a.acts++
+	a.mu.Unlock()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.asked = false
+	if g.isOn && int64(sent) > g.seen.Load() {
+		g.seen.Store(int64(sent))
+		g.cond.Broadcast()
+	}
+}
+
+// fresh is how old the last look may be when the managers send. A process that was stopped looks
+// first: the peer may have taken over.
+func (g *gate) fresh() time.Duration { return g.p.cfg.Rules.Alone / 4 }
+
+// pass waits until the managers may send: a look at the port began at after or later, and the
+// mastership lasts.
+func (g *gate) pass(port *managerPort, after mad.Time) error {
+	if seen := g.seen.Load(); seen != 0 && mad.Time(seen) >= after && !port.cut.Load() {
+		return nil
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for {
+		seen := g.seen.Load()
+		switch {
+		case port.cut.Load() || seen == 0:
+			return ErrCut
+		case mad.Time(seen) >= after:
+			return nil
+		}
+		if !g.asked {
+			g.asked = true
+			f := &g.p.band
+			go g.p.post(func() { f.look.next = 0 })
+		}
+		g.cond.Wait()
+	}
+}
+
+// deliver hands a packet to the managers, and returns another one in its place; false: none runs.
+func (g *gate) deliver(k *mad.Packet) (*mad.Packet, bool) {
+	g.mu.Lock()
+	port := g.port
+	g.mu.Unlock()
+	if port == nil {
+		return nil, false
+	}
+	return port.deliver(k), true
+}
+
+// managerPort is the port as the managers see it.
+type managerPort struct {
+	p   *Pair
+	cut atomic.Bool
+
+	burst mad.Burster // nil: the port cannot
+	batch mad.Batcher // nil: the port cannot
+
+	mu    sync.Mutex
+	ready sync.Cond
+	ring  []*mad.Packet // guarded by mu
+	free  []*mad.Packet // guarded by mu
+}
+
+var (
+	_ mad.Transport = (*managerPort)(nil)
+	_ mad.Burster   = (*managerPort)(nil)
+	_ mad.Batcher   = (*managerPort)(nil)
+)
+
+// ManagerPort returns the port for the managers of the present mastership; call it in OnActive,
+// or after. Send fails with ErrCut, and Recv returns it, as soon as the mastership ends, and
+// after Close, which leaves the pair's port open. A Send may wait until the pair has looked at
+// its port. SetIsSM does nothing, because the pair holds IsSM in both roles. Signs of the
+// peer and responses to the pair's own requests do not get there.
+func (p *Pair) ManagerPort() mad.Transport {
+	m := &managerPort{p: p}
+	m.ready.L = &m.mu
+	if b, ok := p.cfg.Port.(mad.Burster); ok && b.Bursts() {
+		m.burst = b
+	}
+	m.batch, _ = p.cfg.Port.(mad.Batcher)
+	g := &p.gate
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.port != nil {
+		g.port.cutLocked()
+	}
+	if g.port = m; !g.isOn {
+		m.cutLocked()
+		g.port = nil
+	}
+	return m
+}
+
+// cutLocked ends the port for the managers; the gate's lock is held.
+func (m *managerPort) cutLocked() {
+	m.cut.Store(true)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.ring, m.free = nil, nil
+	m.ready.Broadcast()
+}
+
+// Close implements mad.Transport.
+func (m *managerPort) Close() error {
+	g := &m.p.gate
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	m.cutLocked()
+	if g.port == m {
+		g.port = nil
+	}
+	g.cond.Broadcast()
+	return nil
+}
+
+func (m *managerPort) deliver(k *mad.Packet) *mad.Packet {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.cut.Load() || len(m.ring) >= portQueue {
+		return k
+	}
+	m.ring = append(m.ring, k)
+	m.ready.Signal()
+	if n := len(m.free); n > 0 {
+		k = m.free[n-1]
+		m.free = m.free[:n-1]
+		return k
+	}
+	return &mad.Packet{Data: make([]byte, 0, ib.MADLen)}
+}
+
+// Recv implements mad.Transport.
+func (m *managerPort) Recv(k *mad.Packet) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for len(m.ring) == 0 {
+		if m.cut.Load() {
+			return ErrCut
+		}
+		m.ready.Wait()
+	}
+	m.pop(k)
+	return nil
+}
+
+// TryRecv implements mad.Burster.
+func (m *managerPort) TryRecv(k *mad.Packet) (bool, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	switch {
+	case m.cut.Load():
+		return false, ErrCut
+	case len(m.ring) == 0:
+		return false, nil
+	}
+	m.pop(k)
+	return true, nil
+}
+
+// pop exchanges the oldest packet's contents for k's buffer.
+func (m *managerPort) pop(k *mad.Packet) {
+	q := m.ring[0]
+	m.ring[0] = nil
+	m.ring = m.ring[1:]
+	*k, *q = *q, mad.Packet{Data: k.Data[:0]}
+	if len(m.free) < portQueue/16 {
+		m.free = append(m.free, q)
+	}
+}
+
+// check waits until a packet may be sent. One that writes the SM of this port needs a look at it
+// that begins now (replica.Challenged).
+func (m *managerPort) check(k *mad.Packet) error {
+	now := m.p.now()
+	after := now.Add(-m.p.gate.fresh())
+	if len(k.Data) >= ib.MADLen {
+		h := (*ib.MAD)(k.Data)
+		if h.Class() == ib.ClassSubnDR && smp.HopCount(h) == 0 && h.Method() == ib.MethodSet && h.AttrID() == smp.AttrPortInfo {
+			after = now
+		}
+	}
+	return m.p.gate.pass(m, after)
+}
+
+// Send implements mad.Transport.
+func (m *managerPort) Send(k *mad.Packet) error {
+	if err := m.check(k); err != nil {
+		return err
+	}
+	return m.p.cfg.Port.Send(k)
+}
+
+// SendAll implements mad.Batcher.
+func (m *managerPort) SendAll(ps []mad.Packet) (int, error) {
+	for i := range ps {
+		if err := m.check(&ps[i]); err != nil {
+			return 0, err
+		}
+	}
+	if m.batch != nil {
+		return m.batch.SendAll(ps)
+	}
+	for i := range ps {
+		if err := m.p.cfg.Port.Send(&ps[i]); err != nil {
+			return i, err
+		}
+	}
+	return len(ps), nil
+}
+
+// Bursts implements mad.Burster.
+func (m *managerPort) Bursts() bool { return m.burst != nil }
+
+// BurstsRMPP implements mad.Burster.
+func (m *managerPort) BurstsRMPP() bool { return m.burst != nil && m.burst.BurstsRMPP() }
+
+// TrySend implements mad.Burster.
+func (m *managerPort) TrySend(ps []mad.Packet) (int, error) {
+	for i := range ps {
+		if err := m.check(&ps[i]); err != nil {
+			return 0, err
+		}
+	}
+	return m.burst.TrySend(ps)
+}
+
+// SetIsSM implements mad.Transport: the pair has it in both roles.
+func (m *managerPort) SetIsSM(bool) error {
+	if m.cut.Load() {
+		return ErrCut
+	}
+	return nil
+}
+
+// PortGUID implements mad.Transport.
+func (m *managerPort) PortGUID() ib.GUID { return m.p.cfg.Port.PortGUID() }
+
+// SegmentsRMPP implements mad.Transport.
+func (m *managerPort) SegmentsRMPP() bool { return m.p.cfg.Port.SegmentsRMPP() }
+
+// MaxInFlight implements mad.Transport.
+func (m *managerPort) MaxInFlight() int { return m.p.cfg.Port.MaxInFlight() }

@@ -1,0 +1,453 @@
+package live
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"sync"
+	"time"
+
+	"heddle/mad"
+	"heddle/replica"
+	"heddle/replica/wire"
+)
+
+const (
+	// silentSigns is how many signs a stream may miss until it counts as broken: a connection
+	// whose packets are dropped says nothing by itself.
+	silentSigns = 10
+	// greetings is how many connections may be without a greeting at once: anybody can connect.
+	greetings = 8
+)
+
+// streams are the connections to the peer.
+type streams struct {
+	p        *Pair
+	tls      *tls.Config
+	listener net.Listener
+	ctx      context.Context // of attempts to connect
+	cancel   context.CancelFunc
+	mine     *stream // this manager made it; nil: none
+	theirs   *stream // the peer made it
+	dialing  bool
+	dialAt   mad.Time
+}
+
+func (s *streams) init(p *Pair) {
+	s.p = p
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	c := p.cfg.TLS.Clone()
+	c.MinVersion = tls.VersionTLS13
+	c.ClientAuth = tls.RequireAndVerifyClientCert
+	c.SessionTicketsDisabled = true
+	if c.ServerName == "" {
+		if host, _, err := net.SplitHostPort(p.cfg.Peer); err == nil {
+			c.ServerName = host
+		}
+	}
+	// Both sides check the name, so that another certificate of the same authority is no peer.
+	name := c.ServerName
+	c.VerifyConnection = func(cs tls.ConnectionState) error {
+		if len(cs.PeerCertificates) == 0 {
+			return errors.New("replica: the peer has no certificate")
+		}
+		return cs.PeerCertificates[0].VerifyHostname(name)
+	}
+	s.tls = c
+}
+
+// stream is a connection. Its writer and its reader have a goroutine each.
+type stream struct {
+	p    *Pair
+	conn *tls.Conn
+	mine bool
+
+	mu     sync.Mutex
+	queue  []any         // guarded by mu
+	bytes  int           // of queue, about; guarded by mu
+	sign   *wire.Sign    // the latest that was not sent; guarded by mu
+	closed bool          // guarded by mu
+	wake   chan struct{} // something to write
+}
+
+// silence is how long a stream may be silent.
+func (p *Pair) silence() time.Duration { return silentSigns * p.cfg.Rules.Every }
+
+// listen accepts the peer's streams until end is called.
+func (s *streams) listen() (end func(), err error) {
+	if s.listener, err = net.Listen("tcp", s.p.cfg.Listen); err != nil {
+		return nil, fmt.Errorf("replica: %w", err)
+	}
+	s.p.mu.Lock()
+	s.p.st.Listening = s.listener.Addr().String()
+	s.p.mu.Unlock()
+	var running sync.WaitGroup
+	places := make(chan struct{}, greetings)
+	running.Go(func() {
+		for {
+			conn, err := s.listener.Accept()
+			if err != nil {
+				if s.ctx.Err() != nil {
+					return
+				}
+				s.p.log.Warn("a stream of the peer was not accepted", "err", err)
+				select { // out of descriptors, say
+				case <-time.After(s.p.cfg.Rules.Every):
+				case <-s.ctx.Done():
+				}
+				continue
+			}
+			select {
+			case places <- struct{}{}:
+				running.Go(func() {
+					defer func() { <-places }()
+					s.accept(conn)
+				})
+			default:
+				conn.Close()
+			}
+		}
+	})
+	return func() {
+		s.cancel()
+		s.listener.Close()
+		running.Wait()
+	}, nil
+}
+
+func (s *streams) accept(conn net.Conn) {
+	t := tls.Server(conn, s.tls)
+	if err := s.greet(t); err != nil {
+		s.p.log.Debug("a connection is not one of the peer", "from", conn.RemoteAddr().String(), "err", err)
+		t.Close()
+		return
+	}
+	if !s.p.post(func() { s.opened(t, false) }) {
+		t.Close()
+	}
+}
+
+// greet makes a connection a stream.
+func (s *streams) greet(t *tls.Conn) error {
+	stop := context.AfterFunc(s.ctx, func() { t.Close() })
+	defer stop()
+	rules := &s.p.cfg.Rules
+	if err := t.SetDeadline(time.Now().Add(s.p.silence())); err != nil {
+		return err
+	}
+	if err := t.HandshakeContext(s.ctx); err != nil {
+		return err
+	}
+	mine := wire.Greeting{From: rules.Me, To: rules.Peer, LID: s.p.answer.lid()}
+	if _, err := t.Write(mine.Put(nil)); err != nil {
+		return err
+	}
+	var g wire.Greeting
+	if err := g.Read(t); err != nil {
+		return err
+	}
+	if g.From != rules.Peer || g.To != rules.Me {
+		return fmt.Errorf("replica: the other end is the manager of port %v and wants that of %v, not %v and %v", g.From, g.To, rules.Peer, rules.Me)
+	}
+	s.p.known.met(g.From, g.LID)
+	return t.SetDeadline(time.Time{})
+}
+
+// tick connects a standby to the peer.
+func (s *streams) tick(now mad.Time) mad.Time {
+	if s.mine != nil || s.dialing || s.p.core.Role() != replica.Standby {
+		return mad.Never
+	}
+	if now < s.dialAt {
+		return s.dialAt
+	}
+	s.dialing = true
+	go s.dial()
+	return mad.Never
+}
+
+func (s *streams) dial() {
+	t, err := func() (*tls.Conn, error) {
+		ctx, cancel := context.WithTimeout(s.ctx, s.p.silence())
+		defer cancel()
+		conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", s.p.cfg.Peer)
+		if err != nil {
+			return nil, err
+		}
+		t := tls.Client(conn, s.tls)
+		if err := s.greet(t); err != nil {
+			t.Close()
+			return nil, err
+		}
+		return t, nil
+	}()
+	ok := s.p.post(func() {
+		s.dialing = false
+		// Not all at the same moment, and not too often.
+		every := s.p.cfg.Rules.Every
+		s.dialAt = s.p.now().Add(every/2 + rand.N(every))
+		s.p.set(func(st *Status) {
+			if st.StreamError = ""; err != nil {
+				st.StreamError = err.Error()
+			}
+		})
+		switch {
+		case err != nil:
+		case s.mine != nil || s.p.core.Role() != replica.Standby:
+			t.Close()
+		default:
+			s.opened(t, true)
+		}
+	})
+	if !ok && t != nil {
+		t.Close()
+	}
+}
+
+// of is the stream of one direction.
+func (s *streams) of(mine bool) **stream {
+	if mine {
+		return &s.mine
+	}
+	return &s.theirs
+}
+
+func (s *streams) opened(t *tls.Conn, mine bool) {
+	x := s.of(mine)
+	if *x != nil { // a peer that connects again has lost the old one
+		s.ended(*x)
+	}
+	st := &stream{p: s.p, conn: t, mine: mine, wake: make(chan struct{}, 1)}
+	*x = st
+	go st.write()
+	go st.read()
+	s.p.step(replica.Opened{Mine: mine})
+}
+
+// ended is called when a stream has ended by itself.
+func (s *streams) ended(st *stream) {
+	x := s.of(st.mine)
+	if *x != st {
+		return
+	}
+	*x = nil
+	st.close()
+	s.p.step(replica.Closed{Mine: st.mine})
+	s.p.band.pollNow()
+}
+
+// drop closes a stream for the core.
+func (s *streams) drop(mine bool) {
+	x := s.of(mine)
+	if *x != nil {
+		(*x).close()
+		*x = nil
+	}
+}
+
+func (s *streams) close() {
+	s.cancel()
+	s.drop(true)
+	s.drop(false)
+}
+
+// send queues a message. A standby that does not take them in time loses its stream: it connects
+// again and goes on where it was.
+func (s *streams) send(m replica.Message) {
+	st := s.theirs
+	switch m.(type) {
+	case replica.Hello, replica.Ack:
+		st = s.mine
+	case replica.Refused:
+		if s.mine != nil {
+			st = s.mine
+		}
+	}
+	if st == nil {
+		return
+	}
+	if !st.put(m, 2*s.p.cfg.Rules.Waiting) {
+		s.p.log.Warn("the peer takes the journal too slowly: its stream is closed, and begins anew where the peer is")
+		s.ended(st)
+	}
+}
+
+// sign sends a sign on every stream, ahead of what waits.
+func (s *streams) sign(sign *replica.Sign) {
+	for _, st := range []*stream{s.mine, s.theirs} {
+		if st != nil {
+			st.mu.Lock()
+			st.sign = &wire.Sign{Sign: *sign}
+			st.mu.Unlock()
+			st.ring()
+		}
+	}
+}
+
+// put queues a message unless more than most bytes wait.
+func (st *stream) put(m any, most int) bool {
+	n := sizeOf(m)
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	if st.bytes > 0 && st.bytes+n > most {
+		return false
+	}
+	st.queue = append(st.queue, m)
+	st.bytes += n
+	st.ring()
+	return true
+}
+
+// sizeOf is about what a message takes in memory.
+func sizeOf(m any) int {
+	n := 64
+	switch m := m.(type) {
+	case replica.Entries:
+		for i := range m.List {
+			n += 64
+			for j := range m.List[i].Ops {
+				r := &m.List[i].Ops[j].Record
+				n += 96 + len(r.Key) + len(r.Value)
+			}
+		}
+	case replica.Snapshot:
+		n += 32 * (len(m.State.LIDs) + len(m.State.MKeys) + len(m.State.Neighbors))
+		for i := range m.State.Records {
+			n += 64 + len(m.State.Records[i].Key) + len(m.State.Records[i].Value)
+		}
+	}
+	return n
+}
+
+func (st *stream) ring() {
+	select {
+	case st.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (st *stream) close() {
+	st.mu.Lock()
+	was := st.closed
+	st.closed, st.queue, st.sign = true, nil, nil
+	st.mu.Unlock()
+	if was {
+		return
+	}
+	// Without a word: to take leave would wait for a peer that takes nothing.
+	st.conn.NetConn().Close()
+	st.ring()
+}
+
+// write sends what waits until the stream is closed.
+func (st *stream) write() {
+	w := wire.NewWriter(st.conn)
+	for range st.wake {
+		for {
+			m, size, closed := st.take()
+			if closed {
+				return
+			}
+			if m == nil {
+				break
+			}
+			err := w.Write(m, st.urgent)
+			st.mu.Lock()
+			st.bytes -= size
+			st.mu.Unlock()
+			if err != nil {
+				st.failed(err)
+				return
+			}
+		}
+	}
+}
+
+// take is the next message to write, nil if none waits.
+func (st *stream) take() (m any, size int, closed bool) {
+	if s := st.urgent(); s != nil {
+		return s, 0, false
+	}
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	if len(st.queue) > 0 {
+		m = st.queue[0]
+		st.queue[0] = nil
+		st.queue = st.queue[1:]
+		size = sizeOf(m)
+	}
+	return m, size, st.closed
+}
+
+// urgent is a sign that waits.
+func (st *stream) urgent() *wire.Sign {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	s := st.sign
+	st.sign = nil
+	return s
+}
+
+func (st *stream) failed(err error) {
+	p := st.p
+	p.post(func() {
+		if *p.streams.of(st.mine) == st {
+			p.log.Debug("a stream ended", "mine", st.mine, "err", err)
+			p.set(func(s *Status) { s.StreamError = err.Error() })
+			p.streams.ended(st)
+		}
+	})
+}
+
+// read takes messages until the stream ends.
+func (st *stream) read() {
+	p := st.p
+	alive := func() { _ = st.conn.SetReadDeadline(time.Now().Add(p.silence())) }
+	alive()
+	r := wire.NewReader(bufio.NewReaderSize(st.conn, wire.MaxFrame))
+	for {
+		m, err := r.Next(alive)
+		if err == nil && !st.may(m) {
+			err = fmt.Errorf("replica: a %T on the wrong stream", m)
+		}
+		if err != nil {
+			st.failed(err)
+			return
+		}
+		ok := p.post(func() {
+			if *p.streams.of(st.mine) != st {
+				return // the stream was closed before this arrived
+			}
+			switch m := m.(type) {
+			case *wire.Sign:
+				p.heard(replica.Stream, m.Sign)
+			case replica.Message:
+				p.step(replica.Received{Message: m})
+			}
+		})
+		if !ok {
+			return
+		}
+	}
+}
+
+// may reports whether the peer may send a message on this stream.
+func (st *stream) may(m any) bool {
+	switch m.(type) {
+	case replica.Hello, replica.Ack:
+		return !st.mine
+	case replica.Entries, replica.Snapshot, replica.Pair, replica.Over:
+		return st.mine
+	}
+	return true
+}
+
+// heard takes a sign of the peer.
+func (p *Pair) heard(ch replica.Channel, s replica.Sign) {
+	p.heardAt[ch] = p.now()
+	p.step(replica.Heard{Channel: ch, Sign: s})
+}
