@@ -67,7 +67,7 @@ type Pair struct {
 	Connected   bool    `json:"connected" doc:"the stream to the partner is open"`
 	Serving     bool    `json:"serving" doc:"the partner's stream to this manager is open"`
 	StreamError string  `json:"stream_error,omitempty"`
-	PortActive  bool    `json:"port_active" doc:"this manager's port is active"`
+	PortUsable  bool    `json:"port_usable" doc:"management packets pass the link of this manager's port"`
 	SMOfPort    int     `json:"sm_of_port" doc:"LID that it names as its subnet manager's"`
 	Entries     uint64  `json:"entries" doc:"entries of this manager that count, since it started"`
 	Commit      float64 `json:"commit_seconds" doc:"mean time until an entry counts"`

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"heddle/api"
+	apimetrics "heddle/api/metrics"
 	"heddle/congestion"
 	"heddle/daemon"
 	"heddle/ib"
@@ -370,6 +371,16 @@ func TestMetricsAreDocumented(t *testing.T) {
 		if f := strings.Fields(line); len(f) > 2 && f[1] == "TYPE" && strings.HasPrefix(f[2], "heddle_") {
 			served[f[2]] = true
 		}
+	}
+	pair := apimetrics.NewHA(func() apimetrics.HA {
+		return apimetrics.HA{States: []string{"paired"}, PeerUp: map[string]bool{"stream": true}, Takeovers: []apimetrics.Count{{Labels: []string{"silence"}}}}
+	})
+	families, err := pair.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		served[f.GetName()] = true
 	}
 	doc, err := os.ReadFile("../docs/metrics.md")
 	if err != nil {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -139,8 +140,12 @@ subnet stays as it is.`,
 				return err
 			}
 			defer st.Close()
+			m := managed{name: port, core: cfg, log: log, once: once, tty: tty}
+			if f.HA.Peer != "" {
+				return f.managePair(cmd, m, st)
+			}
 			opened := false
-			one := &process.Single{
+			m.authority = &process.Single{
 				Open: func(ctx context.Context) (mad.Transport, error) {
 					if opened {
 						if err := waitForPort(ctx, port); err != nil {
@@ -159,7 +164,7 @@ subnet stays as it is.`,
 				},
 				State: st,
 			}
-			return exitStatus(f.manage(cmd, managed{authority: one, name: port, core: cfg, log: log, once: once, tty: tty}))
+			return exitStatus(f.manage(cmd, m))
 		},
 	}
 	f.register(c.Flags(), "sm")
@@ -204,6 +209,8 @@ func waitForPort(ctx context.Context, port string) error {
 // managed is the environment of a manager.
 type managed struct {
 	authority process.Authority
+	device    mad.Transport // of the ports of mandates; nil: each is one of its own
+	events    *daemon.Events
 	name      string // of the port
 	core      sm.Config
 	log       *slog.Logger
@@ -292,7 +299,7 @@ func (f smFlags) manage(cmd *cobra.Command, m managed) error {
 	}
 	var dumpErr error
 	p := process.New(process.Config{
-		Authority: m.authority, PortName: m.name, Log: m.log,
+		Authority: m.authority, PortName: m.name, Events: m.events,
 		New: func(mandate *process.Mandate, events *daemon.Events) (*daemon.Daemon, error) {
 			cfg, err := f.daemon(&m, mandate, key)
 			if err != nil {
@@ -309,6 +316,9 @@ func (f smFlags) manage(cmd *cobra.Command, m managed) error {
 					}
 				}
 				up = true
+				if mandate.Up != nil {
+					mandate.Up()
+				}
 				m.tty.clear()
 				fmt.Fprintln(out, "SUBNET UP")
 			}
@@ -345,7 +355,7 @@ func (f smFlags) manage(cmd *cobra.Command, m managed) error {
 // daemon is the configuration of the manager of a mandate.
 func (f smFlags) daemon(m *managed, mandate *process.Mandate, saKey uint64) (*daemon.Config, error) {
 	core := m.core
-	suit(&core, mandate.Port)
+	suit(&core, cmp.Or(m.device, mandate.Port))
 	cfg := &daemon.Config{
 		Port: mandate.Port, PortName: m.name, Core: core, Store: mandate.Store, Revoked: mandate.Revoked, Log: m.log, Once: m.once,
 		Cores: addThreads(), ClaimWait: f.ClaimWait, Queue: f.Queue, QueuePerRequester: f.QueueEach, Registry: f.Registry, VM: f.VM, Meter: m.meter,

@@ -150,7 +150,7 @@ func (p *Pair) Ended(m *Mandate, err error) (bool, error) {
 }
 
 func (p *Pair) Leave(ctx context.Context) {
-	if p.pair.Status().Role != replica.Active {
+	if st := p.pair.Status(); st.Role != replica.Active || st.State != live.Paired {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, leaveTime)
@@ -179,8 +179,8 @@ func (p *Pair) Ready() (bool, string) {
 	switch {
 	case st.Role == replica.Active:
 		return false, "becoming active"
-	case st.State == live.Paired && !st.PortActive:
-		return false, "standby, paired, but the port is not active, so it cannot take over"
+	case st.State == live.Paired && !st.PortUsable:
+		return false, "standby, paired, but the link of the port is down, so it cannot take over"
 	case st.State == live.Paired:
 		return true, "standby, paired"
 	}
@@ -206,7 +206,7 @@ func (p *Pair) HA() api.HA {
 		LagEntries: st.LagEntries, LagSeconds: st.LagTime.Seconds(),
 		Stream: seconds(st.Signs[replica.Stream]), Fabric: seconds(st.Signs[replica.Fabric]),
 		Connected: st.Connected, Serving: st.Serving, StreamError: st.StreamError,
-		PortActive: st.PortActive, SMOfPort: int(st.SMOfPort),
+		PortUsable: st.PortUsable, SMOfPort: int(st.SMOfPort),
 		Entries: st.Entries, Takeovers: st.Takeovers, Answering: answering.Seconds(), Forks: st.Forks, DiskError: st.LastError,
 	}
 	if st.Entries > 0 {

@@ -16,7 +16,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"log/slog"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -80,7 +79,6 @@ type Config struct {
 	New func(m *Mandate, events *daemon.Events) (*daemon.Daemon, error)
 	// PortName is the name of the port, for people.
 	PortName string
-	Log      *slog.Logger
 	// Events gets what happens in all phases; nil: the process has its own.
 	Events *daemon.Events
 	// Changed is called when a phase has begun; may be nil.
@@ -100,9 +98,6 @@ type Process struct {
 
 // New returns a process on standby.
 func New(cfg Config) *Process {
-	if cfg.Log == nil {
-		cfg.Log = slog.New(slog.DiscardHandler)
-	}
 	return &Process{cfg: cfg, events: cmp.Or(cfg.Events, daemon.NewEvents()), started: time.Now()}
 }
 

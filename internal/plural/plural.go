@@ -12,11 +12,13 @@ type Integer interface {
 }
 
 // Of is a number of things, as in "1 path", "2 paths" and "2 switches": thing has a plural in s,
-// or in es after ch.
+// in es after ch, or in ies in place of ry.
 func Of[T Integer](n T, thing string) string {
 	switch {
 	case n == 1:
 		return "1 " + thing
+	case strings.HasSuffix(thing, "ry"):
+		thing = strings.TrimSuffix(thing, "y") + "ie"
 	case strings.HasSuffix(thing, "ch"):
 		thing += "e"
 	}

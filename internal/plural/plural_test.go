@@ -14,4 +14,7 @@ func TestOfCh(t *testing.T) {
 	if got := Of(1, "switch") + ", " + Of(2, "switch"); got != "1 switch, 2 switches" {
 		t.Error(got)
 	}
+	if got := Of(1, "entry") + ", " + Of(2, "entry"); got != "1 entry, 2 entries" {
+		t.Error(got)
+	}
 }

@@ -40,7 +40,7 @@ const recordVersion = 1
 // record is what is stored.
 type record struct {
 	Version int
-	// Manager is the port GUID of the last master with this store.
+	// Manager is the port GUID of the last master with this store, or of its partner.
 	Manager ib.GUID
 	// Keep: another manager gave what this store does not know.
 	Keep bool `json:",omitempty"`
@@ -129,7 +129,7 @@ func (t *Tenure) Begin(masters []ib.LID, has func(port ib.GUID, l ib.LID) bool) 
 	if t.Config.PlanOnly {
 		return false
 	}
-	was := t.rec
+	was, p := t.rec, t.Config.Partner
 	defer func() { t.other = false }()
 	switch {
 	case t.rec.Keep:
@@ -140,13 +140,17 @@ func (t *Tenure) Begin(masters []ib.LID, has func(port ib.GUID, l ib.LID) bool) 
 		t.rec.Keep, t.why = true, "it is the first mastership with this store"
 	default:
 		for _, l := range masters {
-			if l.IsUnicast() && !has(t.Config.PortGUID, l) && !has(t.rec.Manager, l) {
+			if l.IsUnicast() && !has(t.Config.PortGUID, l) && !has(t.rec.Manager, l) && (p == 0 || !has(p, l)) {
 				t.other, t.rec.Keep, t.why = true, true, "ports name LID "+l.String()+" as that of their master"
 				break
 			}
 		}
 	}
-	t.rec.Manager = t.Config.PortGUID
+	if p == 0 || t.rec.Manager != p {
+		// For the partner either of the two will do: to write it at each takeover would hold up
+		// the first sweep until the write counts.
+		t.rec.Manager = t.Config.PortGUID
+	}
 	if !t.found || was.Manager != t.rec.Manager || was.Keep != t.rec.Keep {
 		t.found = true
 		t.Save([]store.Op{t.op()})

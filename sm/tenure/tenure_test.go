@@ -88,6 +88,31 @@ func TestCriterion(t *testing.T) {
 	}
 }
 
+// TestPartner: who takes over from the manager with the same state writes nothing, and keeps what a
+// third manager may have given.
+func TestPartner(t *testing.T) {
+	for _, c := range []struct {
+		last    ib.GUID
+		masters []ib.LID
+		writes  bool
+		keeps   bool
+	}{
+		{0xb7, []ib.LID{7, 7}, false, false},
+		{0xa1, []ib.LID{1, 7}, false, false},
+		{0xb7, []ib.LID{7, 5}, true, true},
+		{0xc9, []ib.LID{1}, true, false},
+	} {
+		x := newBoard(nil)
+		x.rec = record{Manager: c.last}
+		b := newBoard(&store.State{LIDs: []store.LIDEntry{{GUID: 0xa1, LID: 1}}, Records: []store.Record{x.op().Record}})
+		b.Board.Env.Config.Partner = 0xb7
+		b.Begin(c.masters, has)
+		if wrote := len(b.Board.Env.Unsaved) > 0; wrote != c.writes || b.Keeps() != c.keeps {
+			t.Errorf("%+v: writes %v, keeps %v", c, wrote, b.Keeps())
+		}
+	}
+}
+
 // TestSettled: when nothing is left the store knows all, also after a restart and until another
 // manager is seen. Decisions count until then.
 func TestSettled(t *testing.T) {

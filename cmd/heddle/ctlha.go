@@ -1,0 +1,144 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"heddle/api"
+	"heddle/internal/plural"
+)
+
+func ctlHA() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "ha",
+		Short: "A manager and its partner: status, handover, takeover, forks, certs",
+		Long: `Shows and changes which manager of a pair is active (heddle sm --peer).
+docs/ha.md describes pairs.`,
+		Args: subcommandOnly,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	status := ctlCommand("status", "Who is active, and how the two stand to each other", http.MethodGet, "/v1/ha", printHA)
+	handover := ctlCommand("handover", "Make the partner of the active manager active, without loss", http.MethodPost, "/v1/ha/handover", func(w io.Writer, _ []byte) error {
+		_, err := fmt.Fprintln(w, "the partner is active now")
+		return err
+	})
+	handover.Long = `Asks the active manager to stop. It stops when its partner has all entries, and
+the partner takes over. Use it before maintenance of the active manager's host.
+SIGTERM to the active manager does the same.`
+	var stale bool
+	path := func() string { return fmt.Sprintf("/v1/ha/takeover?stale=%t", stale) }
+	takeover := ctlCommandTo("takeover", "Make this manager active although its partner is silent", http.MethodPost, path, func(w io.Writer, _ []byte) error {
+		_, err := fmt.Fprintln(w, "this manager becomes active")
+		return err
+	})
+	takeover.Long = `Asks a standby to become active. A standby that has all entries takes over by
+itself when its partner is silent. One that may lack entries takes over after
+10 s without a sign of its partner, or at once with --stale: what the partner
+acknowledged alone is lost then, unless its disk comes back (heddle ctl ha forks).`
+	takeover.Flags().BoolVar(&stale, "stale", false, "even if changes that the partner acknowledged are lost")
+	forks := ctlCommand("forks", "Changes that were put aside, because the partner's took their place", http.MethodGet, "/v1/ha/forks", printForks)
+	for _, s := range []*cobra.Command{status, handover, takeover, forks, ctlHACerts()} {
+		c.AddCommand(s)
+	}
+	return c
+}
+
+func printHA(w io.Writer, body []byte) error {
+	var h api.HA
+	if err := json.Unmarshal(body, &h); err != nil {
+		return err
+	}
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	row := func(k, f string, a ...any) { fmt.Fprintf(t, "%s\t%s\n", k, plain(fmt.Sprintf(f, a...))) }
+	role := "standby"
+	if h.Active {
+		role = "active"
+	}
+	p := h.Pair
+	if p == nil {
+		row("role", "%s, without a partner", role)
+		return t.Flush()
+	}
+	since := ""
+	if !h.Since.IsZero() {
+		since = " since " + h.Since.Local().Format(time.DateTime)
+	}
+	if h.Why != "" {
+		since += ": " + h.Why
+	}
+	row("role", "%s, %s%s", role, h.State, since)
+	if h.ActiveAt != "" {
+		row("active", "%s", h.ActiveAt)
+	}
+	row("term", "%d of %s", p.Term, p.TermOwner)
+	row("entry", "%d here, %d there", p.Entry, p.PeerEntry)
+	if p.LagEntries > 0 {
+		row("lag", "%s for %.1f s", plural.Of(p.LagEntries, "entry"), p.LagSeconds)
+	}
+	peer := "standby"
+	if p.PeerActive {
+		peer = "active"
+	}
+	row("partner", "%s at %s, port GUID %s, LID %d", peer, p.Peer, p.PeerGUID, p.PeerLID)
+	row("heard", "over TCP %s, in the subnet %s", ago(p.Stream), ago(p.Fabric))
+	stream := "down"
+	if h.Active && p.Serving || !h.Active && p.Connected { // the standby of the two copies on its own
+		stream = "up"
+	} else if p.StreamError != "" {
+		stream += ": " + p.StreamError
+	}
+	row("stream", "%s", stream)
+	usable := "usable"
+	if !p.PortUsable {
+		usable = "down"
+	}
+	row("port", "%s, %s, its SM is LID %d", p.PortGUID, usable, p.SMOfPort)
+	if p.Entries > 0 {
+		row("written", "%s, %.2f ms each until it counts", plural.Of(p.Entries, "entry"), 1000*p.Commit)
+	}
+	if p.Takeovers > 0 {
+		took := "not yet serving the whole subnet"
+		if p.Answering > 0 {
+			took = fmt.Sprintf("the last one in %.2f s", p.Answering)
+		}
+		row("takeovers", "%d, %s", p.Takeovers, took)
+	}
+	if p.Forks > 0 {
+		row("forks", "%s: heddle ctl ha forks", counted(p.Forks, "file"))
+	}
+	if p.DiskError != "" {
+		row("disk", "%s", p.DiskError)
+	}
+	return t.Flush()
+}
+
+// ago says how long ago something was.
+func ago(seconds float64) string {
+	if seconds < 0 {
+		return "not since the start"
+	}
+	return fmt.Sprintf("%.1f s ago", seconds)
+}
+
+func printForks(w io.Writer, body []byte) error {
+	var list []api.Fork
+	if err := json.Unmarshal(body, &list); err != nil {
+		return err
+	}
+	if len(list) == 0 {
+		_, err := fmt.Fprintln(w, "none")
+		return err
+	}
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "WRITTEN\tENTRIES\tFROM\tTO\tFILE")
+	for _, f := range list {
+		fmt.Fprintf(t, "%s\t%d\t%s\t%s\t%s\n", f.Time.Local().Format(time.DateTime), f.Entries, f.First, f.Last, plain(f.File))
+	}
+	return t.Flush()
+}

@@ -1,0 +1,87 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+
+	"github.com/spf13/cobra"
+
+	"heddle/daemon"
+	"heddle/daemon/process"
+	"heddle/mad"
+	"heddle/replica"
+	"heddle/replica/live"
+	"heddle/sm"
+	"heddle/store"
+	"heddle/store/journal"
+)
+
+// paired is the authority of a manager with a partner. The port is closed after its Run.
+func (f smFlags) paired(ctx context.Context, core *sm.Config, st store.Store, events *daemon.Events, log *slog.Logger) (a process.Authority, port mad.Transport, err error) {
+	h := f.HA.Complete()
+	keep, ok := st.(journal.Store)
+	if !ok {
+		return nil, nil, errors.New("the state has no journal") // settings.Check wants a directory
+	}
+	tls, err := live.LoadTLS(h.Certificate, h.Key, h.Authority)
+	if err != nil {
+		return nil, nil, fmt.Errorf("%s: %w", f.From("peer"), err)
+	}
+	secret, err := live.LoadSecret(h.Secret)
+	if err != nil {
+		return nil, nil, fmt.Errorf("%s: %w", f.From("peer"), err)
+	}
+	if err := f.readable(log); err != nil {
+		return nil, nil, err
+	}
+	if port, err = patiently(ctx, f.Port, log); err != nil {
+		return nil, nil, err
+	}
+	defer func() {
+		if err != nil {
+			port.Close()
+		}
+	}()
+	if port.PortGUID() == h.PeerGUID {
+		return nil, nil, usagef("%s %v is that of this manager's own port; want that of the other manager's", f.From("peer-guid"), h.PeerGUID)
+	}
+	a, err = process.NewPair(process.PairConfig{
+		Live: live.Config{
+			Rules: replica.Defaults(port.PortGUID(), h.PeerGUID), Store: keep, Port: port, ClaimWait: f.ClaimWait,
+			Listen: h.Listen, Peer: h.Peer, TLS: tls, Secret: secret,
+			Priority: core.Priority, SMKey: core.SMKey, ForkDir: f.Files.State, Log: log,
+		},
+		Active: h.PeerAPI, Events: events, Log: log,
+	})
+	return a, port, err
+}
+
+// readable refuses files that the manager could not read when it takes over.
+func (f smFlags) readable(log *slog.Logger) error {
+	parts, err := f.readPartitions(log)
+	if err == nil {
+		_, err = f.readOptions(parts, log)
+	}
+	if err == nil {
+		_, err = f.readThresholds()
+	}
+	return err
+}
+
+// managePair runs a manager with a partner.
+func (f smFlags) managePair(cmd *cobra.Command, m managed, st store.Store) error {
+	m.events = daemon.NewEvents()
+	a, port, err := f.paired(cmd.Context(), &m.core, st, m.events, m.log)
+	if err != nil {
+		return err
+	}
+	defer port.Close()
+	m.authority, m.device = a, port
+	if !f.Given("sa-key") {
+		m.log.Warn("each manager of the pair has an SA key of its own: if hosts or tools use it, give both the same with --sa-key", "kind", "ha_sa_key")
+	}
+	m.log.Info("this is one of a pair of managers", "port_guid", port.PortGUID().String(), "peer", f.HA.Peer, "peer_guid", f.HA.PeerGUID.String())
+	return f.manage(cmd, m)
+}
