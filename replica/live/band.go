@@ -48,30 +48,40 @@ type band struct {
 type request struct {
 	sent mad.Time
 	due  mad.Time
-	mad  ib.MAD
 	done func(r *ib.MAD, sent mad.Time) // r is nil if there was no response
 }
 
-// tids are the transaction IDs of the pair's requests, for the goroutine that receives.
+// tids are the transaction IDs of the pair's requests, for the goroutine that receives. Managers
+// may have one of the same number under way, hardly with the same attribute.
 type tids struct {
 	mu sync.Mutex
-	m  map[uint32]bool // guarded by mu
+	m  map[uint32]what // guarded by mu
 }
 
-func (t *tids) set(id uint32, on bool) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if on {
-		t.m[id] = true
-	} else {
-		delete(t.m, id)
-	}
+// what is asked for by a request.
+type what struct {
+	class ib.Class
+	attr  ib.AttrID
 }
 
-func (t *tids) has(id uint32) bool {
+func whatOf(m *ib.MAD) what { return what{m.Class(), m.AttrID()} }
+
+func (t *tids) add(m *ib.MAD) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.m[id]
+	t.m[uint32(m.TID())] = whatOf(m)
+}
+
+func (t *tids) remove(id uint32) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.m, id)
+}
+
+func (t *tids) has(m *ib.MAD) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.m[uint32(m.TID())] == whatOf(m)
 }
 
 func (f *band) init(p *Pair) {
@@ -103,8 +113,8 @@ func (f *band) ask(m *ib.MAD, to ib.LID, wait time.Duration, done func(r *ib.MAD
 	f.tid++
 	m.SetTID(uint64(f.tid))
 	now := f.p.now()
-	f.waiting[f.tid] = &request{sent: now, due: now.Add(wait), mad: *m, done: done}
-	f.p.own.set(f.tid, true)
+	f.waiting[f.tid] = &request{sent: now, due: now.Add(wait), done: done}
+	f.p.own.add(m)
 	q := mad.Packet{Addr: mad.Addr{LID: to}, Timeout: wait, Data: m[:]}
 	if m.Class() == ib.ClassSubnDR {
 		q.Addr.LID = ib.LIDPermissive
@@ -116,7 +126,7 @@ func (f *band) ask(m *ib.MAD, to ib.LID, wait time.Duration, done func(r *ib.MAD
 func (f *band) answered(m *ib.MAD, ok bool) {
 	id := uint32(m.TID())
 	r := f.waiting[id]
-	if r == nil || ok && (m.Class() != r.mad.Class() || m.AttrID() != r.mad.AttrID()) {
+	if r == nil {
 		return
 	}
 	f.end(id, r)
@@ -128,7 +138,7 @@ func (f *band) answered(m *ib.MAD, ok bool) {
 
 func (f *band) end(id uint32, r *request) {
 	delete(f.waiting, id)
-	f.p.own.set(id, false)
+	f.p.own.remove(id)
 }
 
 // data is the attribute of a response without error, or nil.

@@ -111,7 +111,7 @@ func New(cfg Config) (*Pair, error) {
 		core: replica.New(cfg.Rules), changes: map[uint64]change{},
 	}
 	p.gate.init(p)
-	p.own.m = map[uint32]bool{}
+	p.own.m = map[uint32]what{}
 	p.band.init(p)
 	p.streams.init(p)
 	p.disk = newDisk(p)

@@ -45,7 +45,7 @@ func (p *Pair) sort(k *mad.Packet) *mad.Packet {
 	}
 	var m ib.MAD
 	copy(m[:24], k.Data)
-	if (m.Method().IsResponse() || k.Status == mad.Failed) && p.own.has(uint32(m.TID())) {
+	if (m.Method().IsResponse() || k.Status == mad.Failed) && p.own.has(&m) {
 		copy(m[:], k.Data)
 		ok := k.Status == mad.Received
 		p.post(func() { p.band.answered(&m, ok) })

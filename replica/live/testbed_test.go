@@ -363,6 +363,8 @@ func (b *testbed) puts(name string, stop *atomic.Bool) (acked []string) {
 	return acked
 }
 
+var quiet = slog.New(slog.DiscardHandler)
+
 // tail keeps the log for a test that fails.
 type tail struct {
 	mu sync.Mutex
