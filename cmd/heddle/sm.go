@@ -336,7 +336,7 @@ func (f smFlags) manage(cmd *cobra.Command, m managed) error {
 	if err != nil {
 		return err
 	}
-	servers = append(servers, ufm...)
+	servers = append(append(servers, ufm...), underService(ctx, p, m.log))
 	if m.with != nil {
 		servers = append(servers, m.with(ctx, p)...)
 	}

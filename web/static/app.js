@@ -28,10 +28,30 @@ function rate(answered) {
   return asked.rate;
 }
 
+// pair shows how the manager stands to its partner, and returns whether this process runs a manager.
+function pair(h) {
+  const p = h.pair, el = $('pair');
+  el.hidden = !p;
+  if (!p) return h.active;
+  const heard = t => t < 0 ? 'not heard' : `heard ${t.toFixed(1)} s ago`;
+  const good = h.state === 'paired';
+  const spare = good ? 'the partner has all changes' : { alone: 'no spare: the partner is away', waiting: 'changes wait for the partner',
+    copying: 'copies the state', stale: 'may lack changes', starting: 'starts' }[h.state] || h.state;
+  const parts = [h.active ? 'active' : 'standby', spare,
+    `partner ${p.peer} ${p.peer_active ? 'active' : 'standby'}, ${heard(p.stream_sign_seconds)} over TCP, ${heard(p.fabric_sign_seconds)} in the subnet`];
+  if (p.lag_entries) parts.push(`${num(p.lag_entries)} changes behind for ${p.lag_seconds.toFixed(1)} s`);
+  if (!p.port_usable) parts.push('its port is down');
+  el.textContent = `Pair: ${parts.join('; ')}`;
+  el.className = good && p.port_usable ? '' : 'bad';
+  if (!h.active && h.active_at) el.textContent += `. The active manager is at ${h.active_at}`;
+  return h.active;
+}
+
 async function refresh() {
-  let s;
+  let s, active;
   try {
     s = await get('v1/status');
+    active = pair(await get('v1/ha'));
   } catch (e) {
     badge('up', 'no response', 'bad');
     $('summary').textContent = 'The manager does not respond; retrying.';
@@ -42,6 +62,7 @@ async function refresh() {
   $('summary').textContent = `port ${s.port} ${s.port_guid}, LID ${s.lid}, priority ${s.priority}` +
     (s.master ? `; master is ${s.master}` : '');
   $('version').textContent = `Heddle ${s.version}`;
+  if (!active) return; // a standby knows nothing of the subnet
   counts('counts', [
     ['switches', s.switches], ['hosts', s.cas], ['routers', s.routers || null],
     ['links active', s.links_active, s.links_active < s.links ? `of ${num(s.links)}` : ''],
