@@ -137,9 +137,12 @@ type Counts struct {
 
 // Snapshot is the state of the subnet after a sweep. It is immutable.
 type Snapshot struct {
-	Gen      uint64
-	State    SMState // of this manager
-	Up       bool    // this manager is master and has brought the subnet up
+	Gen   uint64
+	State SMState // of this manager
+	Up    bool    // this manager is master and has brought the subnet up
+	// Warm: this manager has just become master, and reads the subnet. Until it is Up the snapshot
+	// shows what its predecessor published last. The SA answers from it; nothing else acts on it.
+	Warm     bool
 	Prefix   ib.SubnetPrefix
 	PortGUID ib.GUID // the port through which this manager works
 	Self     Ref     // the same, NoRef before the first sweep
@@ -197,8 +200,7 @@ type Snapshot struct {
 	lidPort  lidTable
 	guidPort []guidRef
 	delta    delta
-	wires    []wire     // by index in Ports, without virtual ports
-	switches []crossing // by index in Graph.Switches
+	links
 }
 
 // guidRef is an entry of guidPort, which is in ascending order: a port's own
@@ -308,6 +310,10 @@ func (s *Snapshot) MayHide(g ib.GUID) bool {
 	_, gone := slices.BinarySearch(s.Gone, g)
 	return !gone
 }
+
+// Serves reports whether the SA answers from this snapshot: this manager is master, and the subnet is
+// up or what its predecessor published stands in for it.
+func (s *Snapshot) Serves() bool { return s.State == Master && (s.Up || s.Warm) }
 
 // Port returns the port that r names, nil if there is none.
 func (s *Snapshot) Port(r Ref) *Port {

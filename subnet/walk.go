@@ -24,6 +24,12 @@ type crossing struct {
 	ports uint8
 }
 
+// links are the data for walks.
+type links struct {
+	wires    []wire     // by index in Ports, without virtual ports
+	switches []crossing // by index in Graph.Switches
+}
+
 // lay builds the data for walks.
 func (s *Snapshot) lay() {
 	n := int32(0)

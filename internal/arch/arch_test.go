@@ -60,6 +60,7 @@ var rules = []rule{
 	{"partition", []string{"ib/..."}, true, "P_Key assignments are values, independent of their programming"},
 	{"qos", []string{"partition", "ib/..."}, true, "a policy uses wire values and does not depend on the SA"},
 	{"subnet", []string{"partition", "route", "fabric", "ib/..."}, true, "the published state does not depend on its producers"},
+	{"subnet/mirror", []string{"subnet", "partition", "route", "fabric", "ib/..."}, true, "a standby's copy of the published state: who sends it and who uses it is above"},
 	{"store", []string{"ib/..."}, true, "persistent state consists of wire values"},
 	{"store/journal", []string{"store", "ib/..."}, true, "entries are values, independent of who writes or copies them"},
 	{"replica", []string{"store", "store/journal", "mad", "ib/..."}, true, "who may write is decided apart from disks, streams and the fabric"},
