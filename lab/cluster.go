@@ -284,6 +284,10 @@ func (m *Manager) Sweep(audit bool) { m.sm.Step(sm.Sweep{Audit: audit}) }
 // Reroute asks for tables from scratch.
 func (m *Manager) Reroute(rebalance bool) { m.sm.Step(sm.Reroute{Rebalance: rebalance}) }
 
+// SetWarm gives the manager what the master published last; before Start it is to take that one's
+// place.
+func (m *Manager) SetWarm(s *subnet.Snapshot) { m.sm.SetWarm(s) }
+
 // Inject hands the manager a packet as if it had come from p.Addr, whatever that is: the
 // simulator vouches for source LIDs as hardware does.
 func (m *Manager) Inject(p *mad.Packet) { m.receive(p) }

@@ -27,6 +27,9 @@ func (x *multicast) published(c *Core, old, s *subnet.Snapshot) {
 			x.takeover = takeover{foreign: true}
 			x.saveState(c)
 		}
+		if s.Warm {
+			x.limit = highestMLID(s)
+		}
 		return
 	}
 	if old != nil && (old.State != subnet.Master || !old.Up) {

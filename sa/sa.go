@@ -6,7 +6,8 @@
 // use; it may note which paths it hands out (Source.Held). The same query gives the same records in the same order: by port GUID,
 // then port number. Unsupported requests are refused with status 0x000C.
 // Requests get no response if their SM_Key is wrong, or while this manager is
-// not the master of a subnet that is up.
+// not the master of a subnet that is up, nor has what its predecessor published (Snapshot.Serves).
+// From that queries are answered, and requests processed; no registration ends because of it.
 //
 // A requester sees only ports with which it shares a partition (IBA §15.4.1.2).
 // Keys and P_Key tables are visible only with the SA_Key.
@@ -238,7 +239,7 @@ var (
 func open(src *Source, req *Request) (q query, m []byte, v Verdict) {
 	s := src.Snap
 	m, ok := header(req)
-	if !ok || s == nil || !s.Up || s.State != subnet.Master {
+	if !ok || s == nil || !s.Serves() {
 		return q, nil, Drop
 	}
 	var h wire.Header

@@ -174,8 +174,12 @@ func (x *services) register(c *Core, q *query, r wire.ServiceRecord) (wire.Servi
 	if !ok {
 		c.notice("service_registered", fmt.Sprintf("service %#x %q of %v, P_Key %v, registered by port %v", r.ServiceID, r.Name(), r.ServiceGID, r.ServicePKey, s.By))
 	}
+	value := serviceValue(s, c.wall)
+	if ok && bytes.Equal(value, serviceValue(x.all.list[i], c.wall)) {
+		return r, 0 // a renewal: what is stored says so already
+	}
 	x.put(s)
-	c.save(store.TableServices, serviceKey(&r), serviceValue(s, c.wall))
+	c.save(store.TableServices, serviceKey(&r), value)
 	c.changed = true
 	return r, 0
 }

@@ -51,6 +51,7 @@ type SM struct {
 	edge    SMEdge
 	shared  *Shared
 	out     sm.Output
+	warm    *subnet.Snapshot // before Start
 	started bool
 	gather  bool // see Steps
 	held    bool // out has packets of steps before, which are not sent yet
@@ -69,10 +70,21 @@ func NewSM(core SMCore, edge SMEdge, shared *Shared) *SM {
 func (s *SM) Start(stored *store.State, policy *partition.Policy) {
 	s.started = true
 	s.Mail()
-	s.Step(sm.Start{Stored: stored})
+	s.Step(sm.Start{Stored: stored, Warm: s.warm})
+	s.warm = nil
 	if policy != nil {
 		s.Step(sm.SetPartitions{Policy: policy})
 	}
+}
+
+// SetWarm passes what the master published last to the core, for the case that this manager takes its
+// place; nil: it is not known. Before Start it says that this manager is to take that place now.
+func (s *SM) SetWarm(snap *subnet.Snapshot) {
+	if !s.started {
+		s.warm = snap
+		return
+	}
+	s.Step(sm.SetWarm{Snapshot: snap})
 }
 
 // Step passes an event to the core, or queues it while another one is carried out.

@@ -25,6 +25,7 @@ import (
 	"heddle/sm/pkeymgr"
 	"heddle/sm/placement"
 	"heddle/sm/routing"
+	"heddle/sm/takeover"
 	"heddle/sm/tenure"
 	"heddle/sm/trap"
 	"heddle/sm/vport"
@@ -59,6 +60,7 @@ type Core struct {
 	tenure     *tenure.Tenure
 	peeks      *peek.Peeks
 	hurry      *hurry.Requests
+	takeover   *takeover.Machine
 
 	// The conductor's own state (state.go).
 	sweep      sweepState
@@ -158,6 +160,8 @@ func (c *Core) Step(now mad.Time, ev Event, out *Output) {
 	case SetSlowPaths:
 		ev.Paths = c.router.GrantSlow(ev.Paths, ev.Until)
 		c.out.Slow = &ev
+	case SetWarm:
+		c.takeover.Set(ev.Snapshot)
 	case PortLost:
 		c.onPortLost()
 	case Stop:
@@ -190,6 +194,10 @@ func (c *Core) onStart(ev Start) {
 		c.out.IsSM = IsSMClaim
 	}
 	c.pkeys.Start()
+	if ev.Warm != nil {
+		c.takeover.Set(ev.Warm)
+		c.takeover.Arm()
+	}
 	c.mastership.Start()
 }
 
@@ -283,6 +291,8 @@ func (c *Core) nextPhase() bool {
 		return c.mover.Continue()
 	case notice.PhaseUpkeep:
 		return c.upkeepDone()
+	case notice.PhaseTakeover:
+		return c.takeoverDone()
 	}
 	return false
 }

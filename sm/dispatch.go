@@ -46,7 +46,12 @@ func (c *Core) build(it work.Item, r *mad.Request) bool {
 		get(smp.AttrPortInfo, smp.PortInfoMod(p, !f.PortOf(n, p).Has(topo.PortNoExt)))
 	case work.OpSMInfo, work.OpLightSM:
 		get(smp.AttrSMInfo, 0)
-	case work.OpPortAgain, work.OpSetSwitch, work.OpSetPort, work.OpEnforce, work.OpArm, work.OpActive, work.OpDown:
+		if c.Phase == notice.PhaseTakeover {
+			r.Retries = -1
+		}
+	case work.OpMapNode, work.OpMapSwitch, work.OpMapPort:
+		c.takeover.Build(it, r, get)
+	case work.OpPortAgain, work.OpSetSwitch, work.OpSetPort, work.OpEnforce, work.OpArm, work.OpActive, work.OpDown, work.OpTell:
 		return c.links.Build(it, get, set)
 	case work.OpPKeys, work.OpSetPKeys, work.OpGetVPKeys, work.OpSetVPKeys:
 		return c.pkeys.Build(it, get, set)
@@ -108,6 +113,8 @@ func (c *Core) answered(it work.Item, comp *mad.Completion) {
 		c.mastership.Read(it, comp, c.Region)
 	case work.OpLightSwitch, work.OpLightProbe, work.OpLightDesc, work.OpLightPort:
 		c.light.Answered(it, comp)
+	case work.OpMapNode, work.OpMapSwitch, work.OpMapPort, work.OpTell:
+		c.takeoverAnswered(it, comp)
 	case work.OpLightSM:
 		c.mastership.Seen(it, comp)
 	case work.OpPKeys, work.OpSetPKeys, work.OpGetVPKeys, work.OpSetVPKeys, work.OpEnforce, work.OpEnforced:

@@ -17,6 +17,9 @@ type Event interface{ event() }
 // Start is the first event.
 type Start struct {
 	Stored *store.State // what the store held; nil = nothing
+	// Warm is what a master published last, whose place this manager is to take now; nil = read the
+	// subnet first.
+	Warm *subnet.Snapshot
 }
 
 // Received is a packet from QP0 of our port, or a Failed one of ours. P need
@@ -118,6 +121,10 @@ type SetSlowPaths struct {
 	Until mad.Time
 }
 
+// SetWarm gives a manager on standby what the master published last; nil = it is not known any more.
+// When the master dies or hands over the SA answers from it until the subnet is read.
+type SetWarm struct{ Snapshot *subnet.Snapshot }
+
 // PortLost says that our port is gone (device removed, transport closed).
 type PortLost struct{}
 
@@ -140,6 +147,7 @@ func (DropKept) event()      {}
 func (ReadTables) event()    {}
 func (HostsNotified) event() {}
 func (SetSlowPaths) event()  {}
+func (SetWarm) event()       {}
 func (PortLost) event()      {}
 func (Stop) event()          {}
 

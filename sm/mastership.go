@@ -43,9 +43,14 @@ func (c *Core) ReadAnew() {
 func (c *Core) End() {
 	c.pkeys.Forget()
 	c.Up = false
+	c.takeover.Drop()
+	c.links.ForgetTold()
 	c.Abort()
 	c.agenda.Drop()
 }
+
+// Succeed implements mastership.Manager.
+func (c *Core) Succeed() { c.takeover.Arm() }
 
 // Rediscover implements mastership.Manager.
 func (c *Core) Rediscover(why string) {

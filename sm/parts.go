@@ -21,6 +21,7 @@ import (
 	"heddle/sm/pkeymgr"
 	"heddle/sm/placement"
 	"heddle/sm/routing"
+	"heddle/sm/takeover"
 	"heddle/sm/tenure"
 	"heddle/sm/topo"
 	"heddle/sm/trap"
@@ -49,6 +50,7 @@ func (c *Core) wire() {
 	c.discovery = discover.New(&c.Env, discover.Needs{Absent: c.absent, Keys: c.mkeys, Links: c.links, Managers: c.mastership, PKeys: c.pkeys, Sweeps: l})
 	c.peeks = peek.New(&c.Env, peek.Needs{Sweeps: l, Discovery: c.discovery})
 	c.hurry = hurry.New(&c.Env, c.absent)
+	c.takeover = takeover.New(&c.Env, c.mkeys, c.links)
 	c.placements.Connect(placement.Needs{Functions: c.vports, Tables: c.guids, Router: l, Snapshots: l, Keeper: c.tenure})
 }
 
@@ -126,6 +128,7 @@ func (l wiring) AddLanes(list []transition.LaneTable) { l.c.lanes.Stage(list) }
 
 // PublishTold implements install.Sweep.
 func (l wiring) PublishTold() {
+	l.c.takeover.Settled() // answers would have service levels of before
 	l.c.publishSweep()
 	l.c.shown.told = l.c.shown.gen
 }

@@ -12,9 +12,9 @@ import (
 //	─► [discard ─► drain ─► distribute] … ─► top ─► lanes ─► arm ─► activate ─► idle
 //
 // Any of them may end the sweep (idle), and a fault may break it off for the next one
-// (discover). Light sweeps, moves of LIDs and upkeep are between sweeps.
+// (discover). Light sweeps, moves of LIDs and upkeep are between sweeps; a takeover is before the first.
 var follows = [notice.NumPhases][]notice.Phase{
-	notice.PhaseIdle:       {notice.PhaseDiscover, notice.PhaseLight, notice.PhaseMove, notice.PhaseUpkeep, notice.PhaseIdle},
+	notice.PhaseIdle:       {notice.PhaseDiscover, notice.PhaseLight, notice.PhaseMove, notice.PhaseUpkeep, notice.PhaseTakeover, notice.PhaseIdle},
 	notice.PhaseDiscover:   {notice.PhaseAssign, notice.PhaseDiscover, notice.PhaseIdle},
 	notice.PhaseAssign:     {notice.PhaseReadback, notice.PhaseRoute, notice.PhaseDiscover, notice.PhaseIdle},
 	notice.PhaseReadback:   {notice.PhaseRoute, notice.PhaseDiscover, notice.PhaseIdle},
@@ -29,6 +29,7 @@ var follows = [notice.NumPhases][]notice.Phase{
 	notice.PhaseLight:      {notice.PhaseIdle},
 	notice.PhaseMove:       {notice.PhaseMove, notice.PhaseIdle},
 	notice.PhaseUpkeep:     {notice.PhaseIdle},
+	notice.PhaseTakeover:   {notice.PhaseIdle},
 }
 
 // enter starts a phase; its items are added next. A phase that may not follow the present one

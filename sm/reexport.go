@@ -139,6 +139,7 @@ const (
 	KindVPortDuplicate    = notice.KindVPortDuplicate
 	KindRepair            = notice.KindRepair
 	KindNodeAnswers       = notice.KindNodeAnswers
+	KindTakeover          = notice.KindTakeover
 	KindInternal          = notice.KindInternal
 	KindTransientCycle    = notice.KindTransientCycle
 	PhaseIdle             = notice.PhaseIdle
@@ -156,6 +157,7 @@ const (
 	PhaseLight            = notice.PhaseLight
 	PhaseMove             = notice.PhaseMove
 	PhaseUpkeep           = notice.PhaseUpkeep
+	PhaseTakeover         = notice.PhaseTakeover
 	NumPhases             = notice.NumPhases
 )
 

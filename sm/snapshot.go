@@ -11,6 +11,10 @@ import (
 
 // Publish builds a snapshot of what is known and hands it out.
 func (c *Core) Publish() {
+	if c.takeover.Answers() {
+		c.PublishState() // what the predecessor published stands until the subnet is read
+		return
+	}
 	s := c.buildSnapshot()
 	c.shown.gen++
 	s.Gen = c.shown.gen
@@ -41,7 +45,7 @@ func (c *Core) PublishState() {
 }
 
 func (c *Core) fillHead(s *subnet.Snapshot) {
-	s.State, s.Up = c.State, c.Up
+	s.State, s.Up, s.Warm = c.State, c.Up, c.takeover.Answers()
 	s.Prefix, s.PortGUID, s.Priority = c.Config.Prefix, c.Config.PortGUID, c.Config.Priority
 	s.SMKey, s.ActCount = c.Config.SMKey, c.ActCount
 	c.router.Show(s)

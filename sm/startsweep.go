@@ -19,6 +19,9 @@ func (c *Core) startAskedSweep() bool {
 	if !c.agenda.Wanted() || c.State == subnet.Standby || c.State == subnet.NotActive {
 		return false
 	}
+	if c.takeover.Wanted() && c.beginTakeover() {
+		return true
+	}
 	c.startSweep(c.agenda.Why())
 	return true
 }

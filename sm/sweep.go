@@ -53,6 +53,12 @@ func (c *Core) endSweep() {
 	}
 	c.Notify(notice.Notice{Kind: notice.KindSweepEnd, Level: notice.Info, Dur: r.Took, Text: r.Summary(), Report: r})
 	c.sweep.lastReport = r
+	if c.Up || !r.Again {
+		c.takeover.Settled()
+	}
+	if !c.FirstSweep {
+		c.links.ForgetTold()
+	}
 	c.publishSweep()
 	c.lanes.ReadSmall()
 	if !r.Region {
@@ -177,7 +183,7 @@ func (c *Core) statSweep(r *notice.SweepReport) {
 // address, the last snapshot is updated incrementally.
 func (c *Core) publishSweep() {
 	old := c.Snapshot
-	if c.State == subnet.Master && c.Up && c.Fabric.Graph == nil && old != nil {
+	if c.takeover.Answers() || c.State == subnet.Master && c.Up && c.Fabric.Graph == nil && old != nil {
 		// The sweep read nothing, as when our own node did not answer: nothing says that the
 		// subnet has changed.
 		c.PublishState()

@@ -61,7 +61,8 @@ type Manager struct {
 	*env.Env
 	needs  Needs
 	damped *damp.Links
-	info   smp.PortInfo // of the answer in hand, so that it is not allocated for each
+	told   map[ib.GUID]bool // ports that learned of us before the first sweep read them
+	info   smp.PortInfo     // of the answer in hand, so that it is not allocated for each
 }
 
 // New returns a manager that has no flapping link.
@@ -139,6 +140,8 @@ func (m *Manager) Build(it work.Item, get func(ib.AttrID, uint32), set func(ib.A
 			return false
 		}
 		w.Put(set(smp.AttrPortInfo, smp.PortInfoMod(p.Num, ext)))
+	case work.OpTell:
+		return m.buildTell(p, set)
 	case work.OpArm:
 		m.buildState(p, ib.StateArmed, set)
 	case work.OpActive:

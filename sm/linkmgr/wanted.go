@@ -58,8 +58,11 @@ func (m *Manager) endPort(p *topo.Port, w *smp.PortInfo) {
 
 // isNew reports whether a port may have lost its groups and subscriptions. A port that the last
 // snapshot does not show, or not as an end port, has lost them, even if its node is known by
-// another port.
+// another port. One that was told of us, and still knows, was asked to register again then.
 func (m *Manager) isNew(p *topo.Port, w *smp.PortInfo) bool {
+	if m.told[p.GUID] && p.Info.MasterSMLID == w.MasterSMLID && p.Info.LID == w.LID {
+		return false
+	}
 	return m.FirstSweep || m.Fabric.Nodes[p.Node].Flags&topo.NodeNew != 0 ||
 		p.Info.MasterSMLID != w.MasterSMLID || p.Info.LID != w.LID ||
 		p.Has(topo.PortLinked) && m.Snapshot != nil && m.Snapshot.PortByPortGUID(p.GUID) < 0

@@ -27,6 +27,8 @@ type Manager interface {
 	// Other is called when another manager is known to be, or to have been, master of the subnet
 	// or of a part of it.
 	Other(guid ib.GUID)
+	// Succeed is called when our master is gone, or has handed the subnet over: a sweep follows.
+	Succeed()
 	// End is called when a mastership, or the attempt at one, ends: what is under way is dropped.
 	End()
 	// Abort drops the sweep under way. Nothing that was written is undone.
@@ -50,6 +52,7 @@ type Machine struct {
 	master   election.Other   // the master we poll; GUID 0 if none
 	tookOver bool             // this mastership came from a master that died, or was granted
 	granted  bool             // the next discovery makes us master (config.Granted)
+	early    bool             // we are master before we have read the subnet: Manager.Begin is still to come
 
 	polling bool
 	pollAt  mad.Time // of the next poll; mad.Never
@@ -121,7 +124,7 @@ func (s *Machine) Decide() bool {
 	case election.FollowHigher:
 		s.follow(*who, "a manager of higher rank is starting: "+who.Info.GUID.String())
 	case election.Lead:
-		if s.State == subnet.Master {
+		if s.State == subnet.Master && !s.early {
 			s.WaitHandover = false
 			s.stopPolling()
 		} else {
@@ -138,6 +141,7 @@ func (s *Machine) setState(to subnet.SMState, why string) {
 	}
 	s.Notify(notice.Notice{Kind: notice.KindState, Level: notice.Info, Text: s.State.String() + " to " + to.String() + ": " + why})
 	s.State = to
+	s.early = s.early && to == subnet.Master
 	s.manager.PublishState()
 }
 
@@ -159,12 +163,30 @@ func (s *Machine) Start() {
 // NoLink is called when our port has no link, so that there is no subnet to be master of.
 func (s *Machine) NoLink() { s.setState(subnet.Discovering, "our port has no link") }
 
+// TakeOver has us be master before we have read the subnet, unless we are already. It reports false if
+// another manager forbids that. The discovery that follows settles it for good.
+func (s *Machine) TakeOver(why string) bool {
+	if s.State == subnet.Master {
+		s.manager.PublishState()
+		return true
+	}
+	if outcome, _ := election.Decide(s.candidate(), s.others); outcome != election.Lead {
+		return false
+	}
+	s.stopPolling()
+	s.master = election.Other{}
+	s.early = true
+	s.setState(subnet.Master, why)
+	return true
+}
+
 // lead enters the state Master.
 func (s *Machine) lead(why string) {
-	if s.State == subnet.Master {
+	if s.State == subnet.Master && !s.early {
 		return
 	}
 	s.stopPolling()
+	s.WaitHandover, s.early = false, false
 	s.master = election.Other{}
 	s.manager.Begin()
 	s.setState(subnet.Master, why)
@@ -223,6 +245,7 @@ func (s *Machine) takeHandover(from election.Other) {
 		s.manager.AskFullSweep("handover while discovering")
 	case subnet.Standby:
 		s.tookOver = false
+		s.manager.Succeed()
 		s.lead("handover from " + from.Info.GUID.String())
 		s.manager.Rediscover("handover")
 		s.acknowledge(from)
@@ -266,6 +289,9 @@ func (s *Machine) masterLost(err error) {
 		return
 	}
 	s.tookOver = wasMaster
+	if wasMaster {
+		s.manager.Succeed()
+	}
 	s.Discover(why)
 }
 

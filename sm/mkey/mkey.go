@@ -91,6 +91,14 @@ func (k *Keys) Guess(from subnet.Ref, try uint32) (key ib.MKey, ok bool) {
 	return keys[try], true
 }
 
+// Of is the key that a port wants to see in a header, as far as the store knows.
+func (k *Keys) Of(port ib.GUID) ib.MKey {
+	if key, ok := k.byPort[port]; ok {
+		return key
+	}
+	return k.Config.MKey
+}
+
 // NextHidden is the key for read number try of a port that answers without showing its key
 // (M_KeyProtectBits 1): it shows the key only to a request with that key. ok is false when all
 // have been tried.

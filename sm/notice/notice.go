@@ -84,6 +84,7 @@ const (
 	KindLevelsUnanswered                  // hosts did not acknowledge new service levels in time
 	KindKept                              // entries stay that the store does not know, because another manager may have given them
 	KindManagerLevel                      // the service level of datagrams between hosts and the manager was chosen: Text says why
+	KindTakeover                          // a manager answers from what its predecessor published, or does not: Text says why
 	KindInternal                          // the manager found a mistake in itself: Text says what
 )
 
@@ -106,7 +107,7 @@ var kindNames = [...]string{
 	KindVPortUp: "vport_up", KindVPortDown: "vport_down",
 	KindVPortRefused: "vport_refused", KindVPortDuplicate: "vport_duplicate",
 	KindRepair: "repair", KindTransientCycle: "transient_cycle", KindNodeAnswers: "node_answers",
-	KindLevelsUnanswered: "levels_unanswered", KindKept: "kept", KindManagerLevel: "manager_level", KindInternal: "internal",
+	KindLevelsUnanswered: "levels_unanswered", KindKept: "kept", KindManagerLevel: "manager_level", KindTakeover: "takeover", KindInternal: "internal",
 }
 
 // String is the name that logs and the API use.
@@ -220,12 +221,13 @@ const (
 	PhaseLight            // light sweep
 	PhaseMove             // LIDs of virtual machines go elsewhere, between sweeps
 	PhaseUpkeep           // P_Keys, alias GUIDs, virtual ports and tables that somebody asked for, between sweeps
+	PhaseTakeover         // what a predecessor published is checked, and hosts are told, before the first sweep
 	NumPhases
 )
 
 var phaseNames = [NumPhases]string{
 	"idle", "discover", "assign", "readback", "route", "discard", "drain",
-	"distribute", "top", "lanes", "arm", "activate", "light", "move", "upkeep",
+	"distribute", "top", "lanes", "arm", "activate", "light", "move", "upkeep", "takeover",
 }
 
 // String is the name that status and metrics use.

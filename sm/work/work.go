@@ -73,6 +73,11 @@ const (
 	OpEnforce  // Set(PortInfo) of what a switch port enforces, between sweeps
 	OpEnforced // Get(PortInfo) of it
 
+	OpMapNode   // NodeInfo of a switch that another manager knew
+	OpMapSwitch // SwitchInfo of it
+	OpMapPort   // PortInfo; extra 1: without the extended-speed bit
+	OpTell      // Set(PortInfo) that tells a port its manager
+
 	OpPeek     // SwitchInfo, which no phase waits for
 	OpPeekPort // PortInfo, outside any phase
 	OpImageNow // NodeInfo after trap 145

@@ -1,0 +1,91 @@
+package sm
+
+import (
+	"fmt"
+
+	"heddle/internal/plural"
+	"heddle/mad"
+	"heddle/sm/notice"
+	"heddle/sm/work"
+)
+
+// beginTakeover begins the takeover that comes before the first sweep of a manager that knows what its
+// predecessor published. It reports false if that is of no use.
+func (c *Core) beginTakeover() bool {
+	if !c.takeover.Begin() {
+		c.refuseTakeover("it does not show our own port with an Active link")
+		return false
+	}
+	c.discovery.EndRegion()
+	c.cancelAll()
+	c.pkeys.DropAsked()
+	c.mastership.Canceled()
+	c.mastership.Forget()
+	c.sweep.start = c.Now
+	c.enter(notice.PhaseTakeover)
+	c.takeover.Ask()
+	return true
+}
+
+func (c *Core) refuseTakeover(why string) {
+	c.Notify(notice.Notice{
+		Kind: notice.KindTakeover, Level: notice.Warn,
+		Text: "what the last master published is not used: " + why + "; the subnet is read first",
+	})
+}
+
+// takeoverDone is called in the takeover when no item is pending.
+func (c *Core) takeoverDone() bool {
+	if !c.takeover.Asking() {
+		c.endTakeover()
+		return true
+	}
+	why := c.takeover.Refused()
+	if why == "" {
+		was := c.Snapshot
+		c.Snapshot = c.takeover.Serve()
+		if c.mastership.TakeOver(c.agenda.Why()) {
+			return true
+		}
+		c.Snapshot, why = was, "another manager is master, or ranks above us"
+	}
+	c.takeover.Drop()
+	c.refuseTakeover(why)
+	c.enter(notice.PhaseIdle)
+	return true
+}
+
+// takeoverAnswered takes the end of a request of the takeover.
+func (c *Core) takeoverAnswered(it work.Item, comp *mad.Completion) {
+	if it.Op() == work.OpTell {
+		c.takeover.Told(c.links.AnsweredTell(it, comp))
+		return
+	}
+	if c.takeover.Answered(it, comp) {
+		return
+	}
+	c.refuseTakeover(c.takeover.Refused())
+	c.cancelAll()
+	c.mastership.Canceled()
+	c.enter(notice.PhaseIdle)
+	c.PublishState()
+}
+
+// endTakeover ends the check. The sweep that follows reads everything.
+func (c *Core) endTakeover() {
+	r, s := c.takeover.End(c.Snapshot)
+	if s != nil {
+		c.Snapshot = s
+		c.PublishState()
+	}
+	text := fmt.Sprintf("the SA answers from what the last master published; %s checked", plural.Of(r.Switches, "switch"))
+	if r.Lost > 0 {
+		text += fmt.Sprintf(", %d of them lost", r.Lost)
+	}
+	text += fmt.Sprintf("; %d of %s told of their new manager", r.Told, plural.Of(r.Hosts, "port"))
+	if r.Changed > 0 {
+		text += "; " + plural.Of(r.Changed, "port") + " changed"
+	}
+	c.Notify(notice.Notice{Kind: notice.KindTakeover, Level: notice.Info, Dur: c.Now.Sub(c.sweep.start), Text: text})
+	c.enter(notice.PhaseIdle)
+}

@@ -1,0 +1,396 @@
+// Package takeover is the first step of a manager that succeeds another one and has what that one
+// published last: it answers from it, checks it against the subnet, and tells hosts of their new
+// manager, before the subnet is read.
+//
+// What a predecessor published is a hint. The manager acts on it in two ways only. The SA answers
+// from it, as the predecessor would have done. And ports of hosts learn who their manager is: by the
+// Set that a sweep would send as well, built from what the port itself said a moment ago, and only if
+// it changes nothing but that. All else waits for the full sweep that follows, which reads everything
+// and knows nothing of the hint.
+//
+// The check asks every switch who it is and what it says of itself (NodeInfo, SwitchInfo). Another
+// node, or another port of it, where the map has a switch means that the map is of another fabric: it
+// is dropped, and no more hosts are told before the sweep. A switch that does not answer, or has
+// forgotten its tables, and links that are down, are shown as such, so that no path over them is
+// answered. Switches with hosts are asked first, the nearest ones before others; the hosts of a switch
+// are told as soon as it has been checked.
+//
+// Inputs are the snapshot, the moment of succession, and answers. Outputs are items of work, and
+// when no item is pending a Result.
+package takeover
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"heddle/ib"
+	"heddle/ib/smp"
+	"heddle/mad"
+	"heddle/sm/env"
+	"heddle/sm/topo"
+	"heddle/sm/work"
+	"heddle/subnet"
+)
+
+// Keys know the M_Keys of ports.
+type Keys interface {
+	// Of is the key that a port wants to see in a header.
+	Of(port ib.GUID) ib.MKey
+}
+
+// Ports sets up ports.
+type Ports interface {
+	// Lacks reports whether a port that was just read lacks nothing but to know its manager.
+	Lacks(p *topo.Port) bool
+}
+
+// Machine is the takeover of one manager.
+type Machine struct {
+	*env.Env
+	keys  Keys
+	ports Ports
+
+	warm  *subnet.Snapshot // what the master publishes; nil: unknown
+	armed bool             // the next sweep of a manager that is not master yet is a succession
+
+	// Of the takeover under way:
+	s       *subnet.Snapshot
+	chart   chart
+	asking  bool      // the managers and our own port are asked
+	checks  []int32   // switches that are to be asked, in their order
+	tells   []ref     // ports of hosts that are to be read and told
+	reads   []ref     // ports of switches that report a change, to be read
+	state   []checked // by node
+	found   []found   // what differs from the snapshot
+	result  Result
+	refusal string
+
+	answers bool // the SA answers from what the predecessor published
+}
+
+type ref = subnet.Ref
+
+// checked says which answers of a switch are in.
+type checked uint8
+
+const (
+	sawNode checked = 1 << iota
+	sawSwitch
+	lost // it does not answer, or has lost its tables
+)
+
+// found is a port whose state is not that of the snapshot.
+type found struct {
+	port  int32 // index in the snapshot's Ports
+	state ib.PortState
+}
+
+// Result says what a takeover found and did.
+type Result struct {
+	Switches, Lost int // switches that were asked; that do not answer or have no tables
+	Hosts, Told    int // ports of hosts that were read; that were told
+	Changed        int // ports whose link is not as the snapshot has it
+}
+
+// New returns the takeover of a manager that has no snapshot.
+func New(e *env.Env, keys Keys, ports Ports) *Machine {
+	return &Machine{Env: e, keys: keys, ports: ports}
+}
+
+// Set replaces what the master publishes; nil: it is unknown.
+func (m *Machine) Set(s *subnet.Snapshot) {
+	if m.State != subnet.Master {
+		m.warm = s
+	}
+}
+
+// Arm has the next sweep begin with a takeover: our master is gone, or has handed over.
+func (m *Machine) Arm() { m.armed = true }
+
+// Wanted reports whether the next sweep is to begin with a takeover.
+func (m *Machine) Wanted() bool { return m.armed && m.warm != nil && !m.Config.PlanOnly }
+
+// Drop ends a takeover and what it answers: the manager is not to be master now.
+func (m *Machine) Drop() {
+	m.armed, m.answers = false, false
+	m.end()
+}
+
+// Answers reports whether the SA answers from what the predecessor published. Settled ends that.
+func (m *Machine) Answers() bool { return m.answers && m.State == subnet.Master }
+
+// Settled ends the answers: the subnet was read.
+func (m *Machine) Settled() { m.answers = false }
+
+// Begin begins the takeover: it asks our own port, and other managers that the predecessor knew. It
+// reports false if the snapshot is of no use; then nothing changed but that it is forgotten.
+func (m *Machine) Begin() bool {
+	s := m.warm
+	m.warm, m.armed = nil, false
+	if s.Tables == nil || s.State != subnet.Master {
+		return false
+	}
+	c, ok := draw(s, m.Config.PortGUID, m.keys.Of)
+	if !ok {
+		return false
+	}
+	m.s, m.chart, m.asking = s, c, true
+	m.result, m.refusal = Result{}, ""
+	m.state = make([]checked, len(c.f.Nodes))
+	m.Fabric, m.Last = c.f, nil
+	return true
+}
+
+// Ask lists the first requests, in the phase of the takeover.
+func (m *Machine) Ask() {
+	f := m.chart.f
+	m.Add(work.Make(work.OpMapPort, f.Self.Node, f.Self.Port, 0))
+	for i := range m.s.SMs {
+		p := m.s.PortByPortGUID(m.s.SMs[i].GUID)
+		if p < 0 || m.s.SMs[i].GUID == m.Config.PortGUID {
+			continue
+		}
+		if n, ok := f.Find(m.s.Nodes[m.s.Ports[p].Node].Info.NodeGUID); ok && f.Nodes[n].Path.Set {
+			m.Add(work.Make(work.OpSMInfo, n, m.s.Ports[p].Num, 0))
+		}
+	}
+}
+
+// Asking reports whether the first requests are under way, Refused why they forbid the takeover.
+func (m *Machine) Asking() bool    { return m.asking }
+func (m *Machine) Refused() string { return m.refusal }
+
+// Serve returns the snapshot to be published, from which the SA answers from now on, and lists the
+// requests of the check.
+func (m *Machine) Serve() *subnet.Snapshot {
+	m.asking, m.answers = false, true
+	m.checks = m.chart.order()
+	m.feed()
+	s := &subnet.Snapshot{}
+	*s = *m.s
+	s.Self = m.shown(m.chart.f.Self)
+	// What it lacks may be in the subnet, so that nobody's registrations end.
+	s.Veiled, s.Gone = true, nil
+	s.Graph, s.Problems = nil, nil
+	return s
+}
+
+// shown is a port of the chart in the snapshot.
+func (m *Machine) shown(r ref) ref { return ref{Node: m.chart.at[r.Node], Port: r.Port} }
+
+// feed keeps as many items on the work list as the window may need: hosts come before the next
+// switches.
+func (m *Machine) feed() {
+	for m.Todo.N < m.Config.MaxWindow {
+		switch {
+		case len(m.tells) > 0:
+			r := m.tells[0]
+			m.tells = m.tells[1:]
+			m.result.Hosts++
+			m.Add(work.Make(work.OpMapPort, r.Node, r.Port, 0))
+		case len(m.reads) > 0:
+			r := m.reads[0]
+			m.reads = m.reads[1:]
+			m.Add(work.Make(work.OpMapPort, r.Node, r.Port, 0))
+		case len(m.checks) > 0:
+			n := m.checks[0]
+			m.checks = m.checks[1:]
+			m.result.Switches++
+			m.Add(work.Make(work.OpMapNode, n, 0, 0))
+			m.Add(work.Make(work.OpMapSwitch, n, 0, 0))
+		default:
+			return
+		}
+	}
+}
+
+// Build turns an item into a request; Sets are for Ports. A request is repeated once: what does not
+// answer is left to the sweep.
+func (m *Machine) Build(it work.Item, r *mad.Request, get func(ib.AttrID, uint32)) {
+	switch it.Op() {
+	case work.OpMapNode:
+		get(smp.AttrNodeInfo, 0)
+	case work.OpMapSwitch:
+		get(smp.AttrSwitchInfo, 0)
+	case work.OpMapPort:
+		get(smp.AttrPortInfo, smp.PortInfoMod(it.Port(), it.Extra() == 0))
+	}
+	if r.Retries = 1; m.asking {
+		r.Retries = -1
+	}
+}
+
+// Answered takes the end of a request. It reports false if the map is of another fabric: the
+// takeover has ended.
+func (m *Machine) Answered(it work.Item, comp *mad.Completion) bool {
+	if m.s == nil {
+		return true
+	}
+	var err error
+	switch it.Op() {
+	case work.OpMapNode:
+		err = m.nodeInfo(it.Node(), comp)
+	case work.OpMapSwitch:
+		m.switchInfo(it.Node(), comp)
+	case work.OpMapPort:
+		m.portInfo(it, comp)
+	}
+	if err != nil {
+		m.refusal = err.Error()
+		m.answers = false
+		m.end()
+		return false
+	}
+	if !m.asking {
+		m.feed()
+	}
+	return true
+}
+
+// Told is called when a port has answered the Set that tells it; knows says that it has done it.
+func (m *Machine) Told(knows bool) {
+	if knows {
+		m.result.Told++
+	}
+	m.feed()
+}
+
+func (m *Machine) nodeInfo(n int32, comp *mad.Completion) error {
+	var ni smp.NodeInfo
+	nd := &m.chart.f.Nodes[n]
+	if work.Answer(comp) != nil || ni.Decode(smp.Data(comp.MAD)) != nil {
+		m.lose(n)
+		return nil
+	}
+	in := uint8(0)
+	if nd.Via.Node >= 0 {
+		in = m.chart.f.Port(nd.Via).Peer.Port
+	}
+	switch {
+	case ni.NodeGUID != nd.Info.NodeGUID:
+		return fmt.Errorf("node %v is where %v was", ni.NodeGUID, m.chart.f.Where(n, -1))
+	case ni.NodeType != nd.Info.NodeType || ni.NumPorts != nd.Info.NumPorts || ni.PortGUID != nd.Info.PortGUID:
+		return fmt.Errorf("%v is not the switch that it was", m.chart.f.Where(n, -1))
+	case in != 0 && ni.LocalPortNum != in:
+		return fmt.Errorf("%v is reached by its port %d, not by port %d", m.chart.f.Where(n, -1), ni.LocalPortNum, in)
+	}
+	m.seen(n, sawNode)
+	return nil
+}
+
+func (m *Machine) switchInfo(n int32, comp *mad.Completion) {
+	var sw smp.SwitchInfo
+	if work.Answer(comp) != nil || sw.Decode(smp.Data(comp.MAD)) != nil ||
+		sw.LinearFDBTop == 0 && m.chart.f.Nodes[n].Switch.LinearFDBTop != 0 {
+		m.lose(n)
+		return
+	}
+	if sw.PortStateChange {
+		for k := range m.chart.f.NodePorts(n) {
+			if p := m.chart.f.PortOf(n, uint8(k)); p.Num > 0 && p.Has(topo.PortLinked) {
+				m.reads = append(m.reads, ref{Node: n, Port: p.Num})
+			}
+		}
+	}
+	m.seen(n, sawSwitch)
+}
+
+// seen notes an answer of a switch. When all are in its hosts are told.
+func (m *Machine) seen(n int32, what checked) {
+	if m.state[n] |= what; m.state[n] != sawNode|sawSwitch {
+		return
+	}
+	for k := range m.chart.f.NodePorts(n) {
+		p := m.chart.f.PortOf(n, uint8(k))
+		if p.Has(topo.PortLinked) && p.Num > 0 && m.chart.f.Port(p.Peer).Has(topo.PortEnd) && !m.chart.f.Nodes[p.Peer.Node].IsSwitch() {
+			m.tells = append(m.tells, p.Peer)
+		}
+	}
+}
+
+// lose notes that a switch forwards nothing.
+func (m *Machine) lose(n int32) {
+	if m.state[n]&lost != 0 {
+		return
+	}
+	m.state[n] |= lost
+	m.result.Lost++
+	for k := range m.chart.f.NodePorts(n) {
+		if p := m.chart.f.PortOf(n, uint8(k)); p.Num > 0 && p.Has(topo.PortLinked) {
+			m.differs(ref{Node: n, Port: p.Num}, ib.StateDown)
+		}
+	}
+}
+
+func (m *Machine) differs(r ref, to ib.PortState) {
+	m.found = append(m.found, found{m.s.PortIndex(m.shown(r)), to})
+}
+
+var errOwn = errors.New("our own port is not as the predecessor left it")
+
+// portInfo takes the state of a port: our own, that of a host, or one of a switch that reports a
+// change.
+func (m *Machine) portInfo(it work.Item, comp *mad.Completion) {
+	r := ref{Node: it.Node(), Port: it.Port()}
+	p := m.chart.f.Port(r)
+	err := work.Answer(comp)
+	if se := (*work.StatusError)(nil); errors.As(err, &se) && it.Extra() == 0 {
+		m.Add(work.Make(work.OpMapPort, r.Node, r.Port, 1)) // it may not know the extended-speed bit
+		return
+	}
+	var pi smp.PortInfo
+	if err == nil {
+		err = pi.Decode(smp.Data(comp.MAD))
+	}
+	if m.asking {
+		if err != nil || pi.PortState != ib.StateActive || pi.LID != p.LID || pi.LMC != p.LMC {
+			m.refusal = errOwn.Error()
+			return
+		}
+		p.Info = pi
+		return
+	}
+	if err != nil {
+		return
+	}
+	if it.Extra() != 0 {
+		p.Flags |= topo.PortNoExt
+	}
+	end := p.Has(topo.PortEnd)
+	if pi.PortState != ib.StateActive || end && (pi.LID != p.LID || pi.LMC != p.LMC) {
+		m.result.Changed++
+		m.differs(r, min(pi.PortState, ib.StateInit))
+		return
+	}
+	if p.Info = pi; end && m.ports.Lacks(p) {
+		m.Add(work.Make(work.OpTell, r.Node, r.Port, 0))
+	}
+}
+
+// End ends the check. It returns what the takeover did, and a snapshot that shows what was found,
+// made from the one that is published, or nil if that is right.
+func (m *Machine) End(published *subnet.Snapshot) (r Result, s *subnet.Snapshot) {
+	if len(m.found) > 0 {
+		s = &subnet.Snapshot{}
+		*s = *published
+		var nodes []int32
+		for _, x := range m.found {
+			p := s.Edit(published, x.port)
+			p.Info.PortState = min(p.Info.PortState, x.state)
+			if nodes = append(nodes, p.Node); p.Peer.Node >= 0 {
+				nodes = append(nodes, p.Peer.Node)
+			}
+		}
+		slices.Sort(nodes)
+		s.Carry(published, slices.Compact(nodes))
+	}
+	r = m.result
+	m.end()
+	return r, s
+}
+
+func (m *Machine) end() {
+	m.s, m.chart, m.state, m.asking = nil, chart{}, nil, false
+	m.checks, m.tells, m.reads, m.found = nil, nil, nil, nil
+}
