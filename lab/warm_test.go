@@ -170,7 +170,9 @@ func TestWarmTakeover(t *testing.T) {
 	t.Log(warm.m.Events(sm.Info))
 }
 
-var _ = fmt.Sprint
-var _ = maps.Keys[map[int]int]
-var _ = fabric.Ref{}
-var _ = sa.Options{}
+var (
+	_ = fmt.Sprint
+	_ = maps.Keys[map[int]int]
+	_ = fabric.Ref{}
+	_ = sa.Options{}
+)
