@@ -103,6 +103,44 @@ func (m *Memory) Apply(ops []Op) error {
 	return nil
 }
 
+// Undo returns the operations that give every entry that ops change the contents it has now. They
+// share the store's values, which Apply replaces and does not change.
+func (m *Memory) Undo(ops []Op) []Op {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	undo := make([]Op, 0, len(ops))
+	for i := range ops {
+		o := Op{GUID: ops[i].GUID, Port: ops[i].Port}
+		var has bool
+		switch ops[i].Kind {
+		case PutLID, DeleteLID:
+			var e LIDEntry
+			e, has = m.lids[o.GUID]
+			o.Kind, o.LID, o.LMC = DeleteLID, e.LID, e.LMC
+			if has {
+				o.Kind = PutLID
+			}
+		case PutMKey, DeleteMKey:
+			o.Kind = DeleteMKey
+			if o.MKey, has = m.mkeys[o.GUID]; has {
+				o.Kind = PutMKey
+			}
+		case PutNeighbor, DeleteNeighbor:
+			o.Kind = DeleteNeighbor
+			if o.Peer, has = m.neighbors[nodePort{o.GUID, o.Port}]; has {
+				o.Kind = PutNeighbor
+			}
+		case PutRecord, DeleteRecord:
+			o.Kind, o.Record = DeleteRecord, Record{Table: ops[i].Record.Table, Key: ops[i].Record.Key}
+			if o.Record.Value, has = m.records[recordKey{o.Record.Table, string(o.Record.Key)}]; has {
+				o.Kind = PutRecord
+			}
+		}
+		undo = append(undo, o)
+	}
+	return undo
+}
+
 // Close implements Store.
 func (m *Memory) Close() error {
 	m.mu.Lock()

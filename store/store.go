@@ -173,8 +173,15 @@ type Store interface {
 	Close() error
 }
 
-// ErrClosed is returned by a store that has been closed.
-var ErrClosed = errors.New("store: closed")
+// Errors of stores.
+var (
+	// ErrClosed is returned by a store that has been closed.
+	ErrClosed = errors.New("store: closed")
+	// ErrUnavailable is returned by Apply of a store on other machines that cannot be reached, or
+	// that another manager writes. The change has no effect, now or later. The caller refuses it
+	// as one that may be asked for again.
+	ErrUnavailable = errors.New("store: unavailable")
+)
 
 // Check refuses operations that no correct manager makes.
 func (o *Op) Check() error {

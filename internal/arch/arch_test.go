@@ -68,6 +68,7 @@ var rules = []rule{
 	{"replica/live", []string{"replica", "replica/wire", "store", "store/journal", "mad", "ib/..."}, false, "the shell of a pair: disk, streams and port; the caller opens the port and runs the managers"},
 	{"store/backup", []string{"store", "store/journal", "ib/..."}, true, "text of a state, independent of the file it was in"},
 	{"store/boltdb", []string{"store", "store/journal", "ib/..."}, false, "an edge: the file of a store"},
+	{"store/etcd", []string{"store", "store/journal", "ib/..."}, false, "an edge: the cluster of a store; who is master is decided elsewhere"},
 	{"sm", []string{"sm/...", "subnet", "partition", "store", "route/...", "mad", "fabric", "ib/..."}, true, "the manager is a core and imports no edge"},
 	{"sm/absent", []string{"sm/env", "sm/lid", "sm/notice", "sm/topo", "sm/vport", "sm/work", "subnet", "mad", "ib/..."}, true, "absent nodes: discovery and light sweeps report silence, and decide nothing about it"},
 	{"sm/agenda", []string{"sm/env", "sm/notice", "subnet", "mad", "ib/..."}, true, "what the next sweep is to do is collected from all parts, independent of how it is done"},
@@ -167,7 +168,7 @@ var algorithms = []string{"internal/heap", "internal/plural", "internal/toposort
 
 // testSupport are packages that no program may contain.
 var testSupport = []string{
-	"internal/abitest", "internal/fabrictest", "internal/ibtools", "internal/installtest", "internal/madtest",
+	"internal/abitest", "internal/etcdtest", "internal/fabrictest", "internal/ibtools", "internal/installtest", "internal/madtest",
 	"internal/need", "internal/reporttest", "internal/routetest", "internal/settingstest", "internal/snaptest", "internal/storetest", "internal/vmtest", "internal/wiretest",
 	"sm/env/envtest",
 }

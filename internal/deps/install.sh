@@ -11,6 +11,8 @@ want=(
   smpquery:infiniband-diags
   ibdmchk:ibutils
   prometheus:prometheus
+  etcd:etcd-server
+  etcdctl:etcd-client
   chromium:chromium
   chromedriver:chromium-driver
   gcc:gcc # for the race detector

@@ -1,0 +1,202 @@
+package etcd
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"heddle/ib"
+	"heddle/store"
+	"heddle/store/journal"
+)
+
+// Errors of a Store that has no term. Each is also store.ErrUnavailable.
+var (
+	// ErrSuperseded: another manager has won the term since.
+	ErrSuperseded = errors.New("another manager has the term")
+	// ErrNoTerm: this Store has not won the term, or has resigned.
+	ErrNoTerm = errors.New("this manager has no term")
+	// ErrForked: etcd lacks what it acknowledged, as after the restore of a backup.
+	ErrForked = errors.New("etcd does not have the last entry that it acknowledged (was a backup restored?)")
+)
+
+// claim is a term key that this Store wrote.
+type claim struct {
+	value string
+	rev   int64
+}
+
+func (c claim) held() bool { return c.rev != 0 }
+
+// guard are the conditions of every write: the term is still this Store's. The revision says that
+// nobody wrote the key since; the value, which is random, says so in the history of a restored backup
+// too.
+func (s *Store) guard() []clientv3.Cmp {
+	return []clientv3.Cmp{
+		clientv3.Compare(clientv3.ModRevision(s.keys.term()), "=", s.claim.rev),
+		clientv3.Compare(clientv3.Value(s.keys.term()), "=", s.claim.value),
+	}
+}
+
+// holds reports whether the term key, as it was read, is the claim of this Store.
+func (s *Store) holds(kvs []*mvccpb.KeyValue) bool {
+	return len(kvs) == 1 && kvs[0].ModRevision == s.claim.rev && string(kvs[0].Value) == s.claim.value
+}
+
+// noTerm is the error of a write without a term.
+func (s *Store) noTerm() error {
+	if s.lost != nil {
+		return s.lost
+	}
+	return fmt.Errorf("%w: %w", store.ErrUnavailable, ErrNoTerm)
+}
+
+// loseTerm gives up the claim because of the term key as it was read, and returns the error of all
+// further writes.
+func (s *Store) loseTerm(kvs []*mvccpb.KeyValue) error {
+	by := ""
+	if len(kvs) == 1 {
+		if t, err := decodeTerm(kvs[0].Value); err == nil {
+			by = ": " + t.String()
+		}
+	}
+	return s.drop(fmt.Errorf("%w: %w%s", store.ErrUnavailable, ErrSuperseded, by))
+}
+
+// drop gives up the claim because of err.
+func (s *Store) drop(err error) error {
+	if s.claim.held() {
+		s.opt.Log.Warn("changes are refused", "err", err)
+	}
+	s.claim, s.lost = claim{}, err
+	return err
+}
+
+// fork gives up a claim whose history etcd no longer has.
+func (s *Store) fork() error {
+	s.stale = true
+	return s.drop(fmt.Errorf("%w: %w", store.ErrUnavailable, ErrForked))
+}
+
+func randomID() string {
+	var b [12]byte
+	rand.Read(b[:])
+	return hex.EncodeToString(b[:])
+}
+
+// Claim takes the term from whoever has it, without an entry in the journal: for tools that replace
+// the state. From then on this Store can write, and the one that had the term cannot.
+func (s *Store) Claim(ctx context.Context, guid ib.GUID) error {
+	return s.converse(ctx, func(ctx context.Context) error { return s.take(ctx, guid) })
+}
+
+// Win is Claim for a manager that became master of the subnet: it also begins a term in the journal
+// with an entry that has the reason. It returns the last entry before. If that is not the one up to
+// which the manager's cores know the state, they must be started anew from Load.
+func (s *Store) Win(ctx context.Context, guid ib.GUID, reason string) (had journal.Mark, err error) {
+	if len(reason) > journal.MaxReason {
+		reason = reason[:journal.MaxReason]
+	}
+	err = s.converse(ctx, func(ctx context.Context) error {
+		if err := s.take(ctx, guid); err != nil {
+			return err
+		}
+		had = s.position().Mark
+		b, err := newBatch([]journal.Entry{{
+			Mark:  journal.Mark{Term: had.Term.Next(guid), Number: had.Number + 1},
+			Wall:  time.Now().UnixNano(),
+			Begin: &journal.Begin{Had: had, Reason: reason},
+		}})
+		if err == nil {
+			err = s.write(ctx, b)
+		}
+		if err != nil && s.claim.held() {
+			// Without this entry the next ones would seem to be of the term before.
+			s.claim, s.lost, s.doubt = claim{}, nil, nil
+		}
+		return err
+	})
+	return had, err
+}
+
+// take claims the term and reads what was written before.
+func (s *Store) take(ctx context.Context, guid ib.GUID) error {
+	mine := encode(termValue{Version: formatVersion, Claim: randomID(), Name: s.opt.Name, GUID: guid})
+	// What an earlier claim of ours left in doubt can be written no more when this one succeeds. If
+	// it has been written, it is read below like anybody's.
+	s.claim, s.doubt = claim{}, nil
+	var c claim
+	get := []clientv3.Op{clientv3.OpGet(s.keys.term())}
+	r, err := s.transact(ctx, nil, get, nil)
+	for err == nil {
+		var seen int64
+		if kvs := r.Responses[0].GetResponseRange().Kvs; len(kvs) == 1 {
+			if string(kvs[0].Value) == mine { // of an attempt without an answer
+				c = claim{mine, kvs[0].ModRevision}
+				break
+			}
+			if _, err := decodeTerm(kvs[0].Value); err != nil {
+				return err
+			}
+			seen = kvs[0].ModRevision
+		}
+		// Without the condition an attempt that is late would take the term from its next owner.
+		free := clientv3.Compare(clientv3.ModRevision(s.keys.term()), "=", seen)
+		r, err = s.transact(ctx, []clientv3.Cmp{free}, []clientv3.Op{clientv3.OpPut(s.keys.term(), mine)}, get)
+		if err == nil && r.Succeeded {
+			c = claim{mine, r.Header.Revision}
+			break
+		}
+	}
+	if err != nil {
+		return err
+	}
+	// As a reader: this Store may be so far behind that it has to begin with a snapshot.
+	if err := s.catchUp(ctx); err != nil {
+		return err
+	}
+	s.claim, s.lost = c, nil
+	return nil
+}
+
+// Resign gives the term back, when this manager is no longer master. It does nothing if it has none.
+func (s *Store) Resign(ctx context.Context) error {
+	return s.reading(ctx, func(ctx context.Context) error {
+		if !s.claim.held() {
+			return nil
+		}
+		t, err := decodeTerm([]byte(s.claim.value))
+		if err != nil {
+			return err
+		}
+		t.Released = true
+		_, err = s.transact(ctx, s.guard(), []clientv3.Op{clientv3.OpPut(s.keys.term(), encode(t))}, nil)
+		s.claim, s.lost = claim{}, nil
+		return err
+	})
+}
+
+// Vacant reports whether nobody has the term: its last owner resigned.
+func (s *Store) Vacant(ctx context.Context) (vacant bool, err error) {
+	err = s.converse(ctx, func(ctx context.Context) error {
+		r, err := s.transact(ctx, nil, []clientv3.Op{clientv3.OpGet(s.keys.term())}, nil)
+		if err != nil {
+			return err
+		}
+		kvs := r.Responses[0].GetResponseRange().Kvs
+		if len(kvs) == 0 {
+			vacant = true
+			return nil
+		}
+		t, err := decodeTerm(kvs[0].Value)
+		vacant = t.Released
+		return err
+	})
+	return vacant, err
+}
