@@ -125,8 +125,9 @@ func (c *Cluster) Kill(i int) {
 	}
 }
 
-// Signal sends a signal to a member.
-func (c *Cluster) Signal(i int, s syscall.Signal) { c.members[i].p.Signal(s) }
+// Stop makes a member hang, and Continue lets it go on.
+func (c *Cluster) Stop(i int)     { c.members[i].p.Signal(syscall.SIGSTOP) }
+func (c *Cluster) Continue(i int) { c.members[i].p.Signal(syscall.SIGCONT) }
 
 // Client returns a client of the members, closed when the test ends.
 func (c *Cluster) Client() *clientv3.Client {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
@@ -20,16 +21,29 @@ const (
 	mostPause  = time.Second
 )
 
-// attempts of a transaction fit into Options.Wait: the client asks another member in each, and one of
-// them may be stopped without having closed its connections.
-const attempts = 4
+// attempts of a change fit into Options.Wait: the client asks another member in each, and one of them
+// may be stopped without having closed its connections. Reads may bring much, so they have longer.
+const (
+	attempts    = 4
+	attemptMost = time.Second
+	readMost    = 5 * time.Second
+)
+
+// attempt is how long one attempt may take.
+func (s *Store) attempt(then []clientv3.Op) time.Duration {
+	if slices.ContainsFunc(then, func(o clientv3.Op) bool { return !o.IsGet() }) {
+		return min(s.opt.Wait/attempts, attemptMost)
+	}
+	return min(s.opt.Wait, readMost)
+}
 
 // transact carries out a transaction: again and again, until etcd answers or ctx ends. So it may be
 // carried out more than once, and after an error: conditions must see to it that this does no harm.
 func (s *Store) transact(ctx context.Context, when []clientv3.Cmp, then, otherwise []clientv3.Op) (*clientv3.TxnResponse, error) {
 	var last error
+	limit := s.attempt(then)
 	for pause := firstPause; ; pause = min(2*pause, mostPause) {
-		a, cancel := context.WithTimeout(ctx, s.opt.Wait/attempts)
+		a, cancel := context.WithTimeout(ctx, limit)
 		r, err := s.kv.Txn(a).If(when...).Then(then...).Else(otherwise...).Commit()
 		cancel()
 		switch {
@@ -40,7 +54,7 @@ func (s *Store) transact(ctx context.Context, when []clientv3.Cmp, then, otherwi
 		case ctx.Err() == nil || last == nil:
 			last = err // the end of ctx says less than what came before
 		}
-		if rest(ctx, min(pause, s.opt.Wait/attempts)) != nil {
+		if rest(ctx, min(pause, limit)) != nil {
 			return nil, s.over(last)
 		}
 	}

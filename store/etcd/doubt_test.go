@@ -26,6 +26,37 @@ type faulty struct {
 	mu   sync.Mutex
 	fate func(writes bool) fault
 	late []func() // transactions that arrive when the test says so
+	// Time is up for the Store after some faults in a row: no real time decides.
+	row   int
+	waits map[*context.CancelFunc]bool
+}
+
+const faultsInARow = 3
+
+// bound is Store.bound.
+func (f *faulty) bound(ctx context.Context, _ time.Duration) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	at := &cancel
+	f.waits[at] = true
+	return ctx, func() {
+		cancel()
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		delete(f.waits, at)
+	}
+}
+
+// failed counts a fault. The holder of mu calls it.
+func (f *faulty) failed() {
+	if f.row++; f.row < faultsInARow {
+		return
+	}
+	f.row = 0
+	for cancel := range f.waits {
+		(*cancel)()
+	}
 }
 
 type fault int
@@ -94,27 +125,35 @@ func (x *faultyTxn) Commit() (*clientv3.TxnResponse, error) {
 			})
 		}
 	}
-	f.mu.Unlock()
 	if fate == lost || fate == delayed {
+		f.failed()
+		f.mu.Unlock()
 		return nil, rpctypes.ErrTimeout
 	}
+	f.mu.Unlock()
 	r, err := x.Txn.If(x.when...).Then(x.then...).Else(x.els...).Commit()
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	if fate == unanswered && err == nil {
+		f.failed()
 		return nil, rpctypes.ErrTimeout
+	}
+	if err == nil {
+		f.row = 0
 	}
 	return r, err
 }
 
-// openFaulty returns a Store with the term behind faults. It gives up soon, because no wait of the
-// tests depends on that.
+// openFaulty returns a Store behind faults. It writes a snapshot every 7 entries.
 func openFaulty(t testing.TB, cli *clientv3.Client, prefix string) (*Store, *faulty) {
 	t.Helper()
-	f := &faulty{KV: cli}
+	f := &faulty{KV: cli, waits: map[*context.CancelFunc]bool{}}
 	own, err := clientv3.New(clientv3.Config{Endpoints: cli.Endpoints()})
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := newStore(own, f, Options{Prefix: prefix, Wait: 100 * time.Millisecond, SnapshotEvery: 7, Log: slog.New(slog.DiscardHandler)})
+	s := newStore(own, f, Options{Prefix: prefix, Wait: need.Patience, SnapshotEvery: 7, Log: slog.New(slog.DiscardHandler)})
+	s.bound = f.bound
 	t.Cleanup(func() { s.Close() })
 	if err := s.reading(patient(t), s.catchUp); err != nil {
 		t.Fatal(err)

@@ -82,6 +82,9 @@ type Store struct {
 	life context.Context // ends with Close
 	end  context.CancelFunc
 	jobs sync.WaitGroup
+	// bound limits how long something may take: context.WithTimeout, or in tests what does not
+	// depend on time.
+	bound func(context.Context, time.Duration) (context.Context, context.CancelFunc)
 
 	// conversation is held by whoever reads and writes in sequence: it guards the fields of
 	// talk. Taken before mu.
@@ -103,8 +106,7 @@ type talk struct {
 	doubt    *batch // it may have been written
 	stale    bool   // the state is to be read anew
 	head     snapshotHead
-	entries  int  // since the snapshot
-	bytes    int  // of their encodings
+	bytes    int  // of the entries since the snapshot, as far as they are known
 	snapping bool // a snapshot is being written
 }
 
@@ -146,7 +148,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 func newStore(cli *clientv3.Client, kv clientv3.KV, o Options) *Store {
 	s := &Store{
 		cli: cli, kv: kv, keys: keys{o.Prefix}, opt: o,
-		conversation: make(chan struct{}, 1), state: store.NewMemory(), talk: talk{stale: true},
+		bound: context.WithTimeout, conversation: make(chan struct{}, 1), state: store.NewMemory(), talk: talk{stale: true},
 	}
 	s.life, s.end = context.WithCancel(context.Background())
 	return s
@@ -255,7 +257,7 @@ func (s *Store) Load() (*store.State, error) {
 
 // Contents implements journal.Store.
 func (s *Store) Contents() (st *store.State, m journal.Mark, err error) {
-	ctx, cancel := context.WithTimeout(s.life, s.readWait())
+	ctx, cancel := s.bound(s.life, s.readWait())
 	defer cancel()
 	err = s.reading(ctx, func(ctx context.Context) error {
 		if err := s.catchUp(ctx); err != nil {
@@ -272,7 +274,7 @@ func (s *Store) Contents() (st *store.State, m journal.Mark, err error) {
 
 // Last implements journal.Store.
 func (s *Store) Last() (m journal.Mark, err error) {
-	ctx, cancel := context.WithTimeout(s.life, s.readWait())
+	ctx, cancel := s.bound(s.life, s.readWait())
 	defer cancel()
 	err = s.reading(ctx, func(ctx context.Context) error {
 		if err := s.catchUp(ctx); err != nil {
@@ -296,7 +298,7 @@ func (s *Store) position() position {
 
 // Note implements journal.Store. All managers share the note.
 func (s *Store) Note() (note []byte, err error) {
-	ctx, cancel := context.WithTimeout(s.life, s.readWait())
+	ctx, cancel := s.bound(s.life, s.readWait())
 	defer cancel()
 	err = s.converse(ctx, func(ctx context.Context) error {
 		r, err := s.transact(ctx, nil, []clientv3.Op{clientv3.OpGet(s.keys.note())}, nil)
@@ -313,7 +315,7 @@ func (s *Store) Note() (note []byte, err error) {
 
 // SetNote implements journal.Store. If it fails, the note may be the old or the new one.
 func (s *Store) SetNote(b []byte) error {
-	ctx, cancel := context.WithTimeout(s.life, s.opt.Wait)
+	ctx, cancel := s.bound(s.life, s.opt.Wait)
 	defer cancel()
 	return s.converse(ctx, func(ctx context.Context) error {
 		if !s.claim.held() {

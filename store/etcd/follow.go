@@ -36,18 +36,24 @@ func (s *Store) Follow(ctx context.Context) error {
 
 // followOnce reads by number what there is, and then follows one watch until it ends.
 func (s *Store) followOnce(ctx context.Context) error {
-	read := func(ctx context.Context) error {
-		ctx, cancel := context.WithTimeout(ctx, s.readWait())
-		defer cancel()
-		return s.reading(ctx, s.catchUp)
-	}
-	if err := read(ctx); err != nil {
+	if err := s.readBounded(ctx); err != nil {
 		return err
 	}
+	return s.watch(ctx, s.position().seen+1)
+}
+
+func (s *Store) readBounded(ctx context.Context) error {
+	ctx, cancel := s.bound(ctx, s.readWait())
+	defer cancel()
+	return s.reading(ctx, s.catchUp)
+}
+
+// watch follows the entries that are written from a revision on.
+func (s *Store) watch(ctx context.Context, rev int64) error {
 	watching, cancel := context.WithCancel(ctx)
 	defer cancel()
 	events := s.cli.Watch(clientv3.WithRequireLeader(watching), s.keys.journal(),
-		clientv3.WithRange(s.keys.journalEnd()), clientv3.WithRev(s.position().seen+1), clientv3.WithFilterDelete())
+		clientv3.WithRange(s.keys.journalEnd()), clientv3.WithRev(rev), clientv3.WithFilterDelete())
 	poll := time.NewTicker(followPoll)
 	defer poll.Stop()
 	for {
@@ -55,7 +61,7 @@ func (s *Store) followOnce(ctx context.Context) error {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-poll.C:
-			if err := read(ctx); err != nil {
+			if err := s.readBounded(ctx); err != nil {
 				return err
 			}
 		case w, ok := <-events:
@@ -65,7 +71,7 @@ func (s *Store) followOnce(ctx context.Context) error {
 			for _, ev := range w.Events {
 				known, err := s.brought(ctx, ev)
 				if err == nil && !known {
-					err = read(ctx)
+					err = s.readBounded(ctx)
 				}
 				if err != nil {
 					return err

@@ -237,7 +237,7 @@ func (s *Store) reload(ctx context.Context) error {
 			return err
 		}
 	}
-	s.head, s.entries, s.bytes = head, 0, 0
+	s.head, s.bytes = head, 0
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.state, s.at = state, at
@@ -298,7 +298,7 @@ func (s *Store) keyOf(ctx context.Context, m journal.Mark) (rev int64, sum uint3
 
 // Entries implements journal.Store.
 func (s *Store) Entries(from uint64, size int) (list []journal.Entry, err error) {
-	ctx, cancel := context.WithTimeout(s.life, s.readWait())
+	ctx, cancel := s.bound(s.life, s.readWait())
 	defer cancel()
 	err = s.reading(ctx, func(ctx context.Context) error {
 		list, err = s.entriesFrom(ctx, from, size)

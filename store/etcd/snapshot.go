@@ -20,7 +20,7 @@ const snapshotWait = 5 * time.Minute
 // snapshotIfDue begins to write a snapshot when there are enough entries since the last one. The
 // holder of the conversation and of mu calls it.
 func (s *Store) snapshotIfDue() {
-	if s.snapping || s.closed || !s.claim.held() || s.entries < s.opt.SnapshotEvery && s.bytes < snapshotBytes {
+	if s.snapping || s.closed || !s.claim.held() || s.at.Number-s.head.Number < uint64(s.opt.SnapshotEvery) && s.bytes < snapshotBytes {
 		return
 	}
 	st, err := s.state.Load()
@@ -58,12 +58,11 @@ func (s *Store) saveSnapshot(ctx context.Context, st *store.State, at journal.Ma
 		s.replaceHead(head),
 		clientv3.OpDelete(s.keys.journal(), clientv3.WithRange(s.keys.entry(old.Number+1))),
 	)
-	if err := s.commitHead(ctx, head, guard, then); err != nil {
+	if head.rev, err = s.commitHead(ctx, head, guard, then); err != nil {
 		return err
 	}
 	if err := s.converse(ctx, func(context.Context) error {
-		s.entries -= int(min(at.Number-old.Number, uint64(s.entries)))
-		s.bytes = 0
+		s.head, s.bytes = head, 0
 		return nil
 	}); err != nil {
 		return err
@@ -107,16 +106,20 @@ func (s *Store) replaceHead(head snapshotHead) []clientv3.Op {
 	}
 }
 
-// commitHead carries out what makes a snapshot the newest one. It may do so twice without harm.
-func (s *Store) commitHead(ctx context.Context, head snapshotHead, guard []clientv3.Cmp, then []clientv3.Op) error {
+// commitHead carries out what makes a snapshot the newest one, and returns the revision at which it
+// became that. It may do so twice without harm.
+func (s *Store) commitHead(ctx context.Context, head snapshotHead, guard []clientv3.Cmp, then []clientv3.Op) (rev int64, err error) {
 	r, err := s.transact(ctx, guard, then, []clientv3.Op{clientv3.OpGet(s.keys.head())})
-	if err != nil {
-		return err
+	switch {
+	case err != nil:
+		return 0, err
+	case r.Succeeded:
+		return r.Header.Revision, nil
 	}
-	if kvs := r.Responses[0].GetResponseRange(); !r.Succeeded && (len(kvs.GetKvs()) != 1 || string(kvs.GetKvs()[0].Value) != encode(head)) {
-		return errLost
+	if kvs := r.Responses[0].GetResponseRange().Kvs; len(kvs) == 1 && string(kvs[0].Value) == encode(head) {
+		return kvs[0].ModRevision, nil
 	}
-	return nil
+	return 0, errLost
 }
 
 // Replace implements journal.Store. If it fails for want of an answer it may have been carried out;
@@ -127,7 +130,7 @@ func (s *Store) Replace(st *store.State, at journal.Mark) error {
 			return err
 		}
 	}
-	ctx, cancel := context.WithTimeout(s.life, s.readWait())
+	ctx, cancel := s.bound(s.life, s.readWait())
 	defer cancel()
 	return s.reading(ctx, func(ctx context.Context) error {
 		if !s.claim.held() {
@@ -136,7 +139,7 @@ func (s *Store) Replace(st *store.State, at journal.Mark) error {
 		head, err := s.writeSnapshot(ctx, st, at, s.guard())
 		if err == nil {
 			s.stale = true
-			err = s.commitHead(ctx, head, s.guard(), append(
+			_, err = s.commitHead(ctx, head, s.guard(), append(
 				s.replaceHead(head),
 				clientv3.OpDelete(s.keys.journal(), clientv3.WithRange(s.keys.journalEnd())),
 			))

@@ -55,7 +55,7 @@ func (s *Store) unlessClosed(err error) error {
 
 // submit waits until the change is written, or refuses it.
 func (s *Store) submit(w *waiter) error {
-	ctx, cancel := context.WithTimeout(s.life, s.opt.Wait)
+	ctx, cancel := s.bound(s.life, s.opt.Wait)
 	defer cancel()
 	w.done = make(chan error, 1)
 	s.mu.Lock()
@@ -322,7 +322,6 @@ func (s *Store) follow(e *journal.Entry, raw []byte, rev int64) {
 		panic("etcd: operations that were checked: " + err.Error()) // Memory fails in no other way
 	}
 	s.at.Mark, s.at.rev, s.at.sum = e.Mark, rev, sumOf(raw)
-	s.entries++
 	s.bytes += len(raw)
 }
 
@@ -413,7 +412,7 @@ func (s *Store) wentAway(err error) {
 // awaitReturn asks etcd until it answers, and settles what was in doubt.
 func (s *Store) awaitReturn() {
 	for pause := firstPause; ; pause = min(2*pause, mostPause) {
-		ctx, cancel := context.WithTimeout(s.life, s.opt.Wait)
+		ctx, cancel := s.bound(s.life, s.opt.Wait)
 		err := s.reading(ctx, s.catchUp)
 		cancel()
 		if s.life.Err() != nil {
