@@ -37,6 +37,7 @@ type HotSpot struct {
 	Wait             float64           `json:"wait" doc:"share of time that the port waited"`
 	Use              float64           `json:"use" doc:"share of its data rate that the port used"`
 	Lane             int               `json:"lane" doc:"data lane on which the port waits most; -1: not known"`
+	Behind           bool              `json:"behind,omitempty" doc:"the port does not show the sign any more: flows to the host wait on the slow lane behind those to other hot spots"`
 	Contributors     []HotSpotFeeder   `json:"contributors" doc:"hosts that feed it"`
 	MoreContributors int               `json:"more_contributors,omitempty" doc:"left out by a limit, or for lack of room"`
 	Victims          []HotSpotSufferer `json:"victims" doc:"hosts that may suffer: they wait, and share a waiting link with a contributor"`

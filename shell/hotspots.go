@@ -37,6 +37,7 @@ func NewHotSpots(find hotspot.Config, tree dftree.Config, holds hotspot.Holds, s
 func (h *HotSpots) OnRound(r *perf.Round) {
 	out := h.find.Step(r)
 	p := h.tree.Step(r.Snap, out.Report)
+	h.find.Moved(p.Moved())
 	if len(out.Watch) > 0 || len(h.watched) > 0 {
 		h.watched = out.Watch
 		h.shared.WatchAgents(perf.Watch{Agents: out.Watch})

@@ -72,7 +72,7 @@ func hotSpot(h *hotspot.HotSpot, began time.Time, limit int) api.HotSpot {
 	feeders, victims := atMost(len(h.Contributors), limit), atMost(len(h.Victims), limit)
 	x := api.HotSpot{
 		ID: h.ID, Host: hotSpotEnd(&h.Host), At: hotSpotEnd(&h.At).FindingEnd, Sign: h.Sign.String(), Since: at(time.Duration(h.Since)), Opened: at(time.Duration(h.Opened)),
-		Why: h.Why, Wait: h.Wait, Use: h.Use, Lane: h.Lane,
+		Why: h.Why, Wait: h.Wait, Use: h.Use, Lane: h.Lane, Behind: h.Behind,
 		MoreContributors: h.MoreContributors + len(h.Contributors) - feeders, More: h.MoreVictims + len(h.Victims) - victims,
 		Contributors: make([]api.HotSpotFeeder, 0, feeders), Victims: make([]api.HotSpotSufferer, 0, victims),
 	}

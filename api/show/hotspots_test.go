@@ -13,7 +13,7 @@ import (
 func TestHotSpots(t *testing.T) {
 	end := func(name string) hotspot.End { return hotspot.End{Node: 1, Port: 1, Desc: name, GUID: 2, LID: 3} }
 	h := hotspot.HotSpot{
-		ID: 7, Host: end("host-5"), At: end("leaf"), Since: mad.Time(time.Second), Opened: mad.Time(2 * time.Second), Lane: 1, Wait: 0.2,
+		ID: 7, Host: end("host-5"), At: end("leaf"), Since: mad.Time(time.Second), Opened: mad.Time(2 * time.Second), Lane: 1, Wait: 0.2, Behind: true,
 		Contributors: []hotspot.Contributor{{Host: end("host-1"), Since: mad.Time(time.Second), Known: true}, {Host: end("host-3")}},
 		Victims:      []hotspot.Victim{{Host: end("host-2"), Via: end("leaf")}},
 	}
@@ -27,7 +27,7 @@ func TestHotSpots(t *testing.T) {
 		t.Fatalf("%+v", got)
 	}
 	o, c := &got.Open[0], &got.Closed[0]
-	if !o.Since.Equal(began.Add(time.Second)) || o.Closed != nil || o.Paths != 2 || o.Contributors[0].Description != "host-1" || o.Contributors[0].LID != 3 || o.Victims[0].Via.Description != "leaf" {
+	if !o.Since.Equal(began.Add(time.Second)) || o.Closed != nil || !o.Behind || o.Paths != 2 || o.Contributors[0].Description != "host-1" || o.Contributors[0].LID != 3 || o.Victims[0].Via.Description != "leaf" {
 		t.Errorf("%+v", o)
 	}
 	if c.Closed == nil || !c.Closed.Equal(began.Add(4*time.Second)) || c.Paths != 0 {

@@ -67,6 +67,9 @@ func printHotSpot(w io.Writer, h *api.HotSpot, mode string) {
 	if h.Lane >= 0 {
 		fmt.Fprintf(w, ", lane %d", h.Lane)
 	}
+	if h.Behind {
+		fmt.Fprint(w, "; flows to it wait behind those to others")
+	}
 	fmt.Fprintln(w)
 	for i := range h.Contributors {
 		c := &h.Contributors[i]

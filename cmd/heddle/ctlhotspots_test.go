@@ -19,6 +19,8 @@ func TestPrintHotSpots(t *testing.T) {
 	}
 	ended := open
 	ended.ID, ended.Closed, ended.Why, ended.Lane, ended.Victims, ended.MoreContributors = 1, &at, "ended", -1, nil, 12
+	behind := open
+	behind.Behind = true
 	text := `2 "host-5" is a hot spot since 2026-01-02T03:04:05Z (waiting)
     before it: "leaf" (0x1) port 3 waits for 18 % of the time, uses 82 %, lane 1
     fed by "host-1" since 2026-01-02T03:04:05Z: waits for 70 %, uses 25 %
@@ -46,6 +48,11 @@ func TestPrintHotSpots(t *testing.T) {
 			api.HotSpots{Round: 1, Mode: "act", NoSL: "links have one lane", Open: []api.HotSpot{open}, Held: 1},
 			false,
 			"dftree act: there is no slow lane: links have one lane\n" + text + "    1 path is on the slow lane\n1 more host waits for ten rounds after two hot spots\n",
+		},
+		{
+			api.HotSpots{Round: 1, Mode: "off", Open: []api.HotSpot{behind}},
+			false,
+			strings.Replace(text, "lane 1", "lane 1; flows to it wait behind those to others", 1),
 		},
 		{api.HotSpots{Round: 1, Mode: "off", Closed: []api.HotSpot{ended}}, true, `1 "host-5" is a hot spot since 2026-01-02T03:04:05Z (waiting)
     before it: "leaf" (0x1) port 3 waits for 18 % of the time, uses 82 %

@@ -89,6 +89,17 @@ type Plan struct {
 	Paths *subnet.SlowPaths
 }
 
+// Moved are the hot spots, by ID, whose paths are to be on the slow lane.
+func (p *Plan) Moved() map[uint64]bool {
+	ids := map[uint64]bool{}
+	for i := range p.Spots {
+		if p.Mode == Act && p.Spots[i].Refused == "" {
+			ids[p.Spots[i].ID] = true
+		}
+	}
+	return ids
+}
+
 // Core decides. It belongs to one goroutine.
 type Core struct {
 	cfg Config

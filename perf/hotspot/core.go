@@ -50,6 +50,10 @@ type track struct {
 	n    float64
 	mute int  // rounds without a sample
 	grew bool // it has a contributor since this round
+	// moved says that its flows are on the slow lane, shown is the last round in which its port had
+	// the sign.
+	moved bool
+	shown uint64
 	// closedAt and again are the rounds in which it closed last, and was opened again last; 0: never.
 	closedAt, again uint64
 }
@@ -283,7 +287,7 @@ func (c *Core) open(h *candidate, hosts []host, out *Output) (held bool) {
 		t.again = c.round
 	}
 	c.nextID++
-	t.mean, t.n, t.mute = 0, 0, 0
+	t.mean, t.n, t.mute, t.moved, t.shown = 0, 0, 0, false, c.round
 	t.open = &HotSpot{
 		ID: c.nextID, Sign: h.sign, Opened: c.now,
 		Since: c.src.At(h.at).Add(-c.elapsed(h.at)), Contributors: list, MoreContributors: more,
@@ -300,7 +304,7 @@ func (c *Core) open(h *candidate, hosts []host, out *Output) (held bool) {
 func (t *track) look(c *Core, h *host, feeder int32) {
 	x := *t.open
 	x.Host, x.At = h.end, c.endAt(h.at)
-	x.Wait, x.Use, x.Lane = c.wait(h.at), c.src.Use(h.at, perf.XmitData), -1
+	x.Wait, x.Use, x.Lane, x.Behind = c.wait(h.at), c.src.Use(h.at, perf.XmitData), -1, false
 	from := h.at
 	if x.Sign == Full {
 		from = feeder
@@ -320,8 +324,19 @@ func (t *track) look(c *Core, h *host, feeder int32) {
 	t.open = &x
 }
 
+// followed is an open hot spot in a round.
+type followed struct {
+	*track
+	*host
+	feeder int32
+	sign   Sign
+	stays  bool
+	behind bool // it stays because its flows wait behind those to others
+}
+
 // follow looks at open hot spots: which have ended, and who else feeds the others.
 func (c *Core) follow(hosts []host, at map[ib.GUID]int, out *Output) {
+	list := make([]followed, 0, len(at))
 	for _, g := range slices.Sorted(maps.Keys(c.tracks)) {
 		t := c.tracks[g]
 		if t.open == nil {
@@ -339,46 +354,51 @@ func (c *Core) follow(hosts []host, at map[ib.GUID]int, out *Output) {
 			}
 			continue
 		}
-		h := &hosts[k]
 		t.mute = 0
-		feeder := c.feeder(h, hosts)
-		sign, stays := c.stays(t, h, feeder)
-		was := t.open.Sign
-		mean := t.mean
-		t.look(c, h, feeder)
-		if !stays {
-			t.mean = mean
-			c.close(t, Ended, out)
-			continue
+		x := followed{track: t, host: &hosts[k], feeder: c.feeder(&hosts[k], hosts)}
+		if x.sign, x.stays = c.stays(t, x.host, x.feeder); x.stays {
+			t.shown = c.round
 		}
-		if sign != was {
-			t.mean, t.n = t.open.Wait, 1
-		}
-		t.open.Sign = sign
-		before := len(t.open.Contributors)
-		t.open.Contributors, t.open.MoreContributors = c.contributors(h, sign, hosts, t.open.Contributors)
-		c.of.room -= len(t.open.Contributors) - before
-		t.grew = len(t.open.Contributors) > before
+		list = append(list, x)
+	}
+	c.queued(list, hosts)
+	for i := range list {
+		c.take(&list[i], hosts, out)
 	}
 }
 
-// stays reports whether an open hot spot still is one, and by which sign.
+// take closes a hot spot that has ended, and looks who else feeds one that has not.
+func (c *Core) take(x *followed, hosts []host, out *Output) {
+	t := x.track
+	was, mean, n := t.open.Sign, t.mean, t.n
+	t.look(c, x.host, x.feeder)
+	if !x.stays {
+		t.mean, t.n = mean, n
+		if t.open.Behind = x.behind; !x.behind {
+			c.close(t, Ended, out)
+			return
+		}
+		x.sign = was
+	}
+	if x.sign != was {
+		t.mean, t.n = t.open.Wait, 1
+	}
+	t.open.Sign = x.sign
+	before := len(t.open.Contributors)
+	t.open.Contributors, t.open.MoreContributors = c.contributors(x.host, x.sign, hosts, t.open.Contributors)
+	c.of.room -= len(t.open.Contributors) - before
+	t.grew = len(t.open.Contributors) > before
+}
+
+// stays reports whether the port of an open hot spot still shows it, and by which sign.
 func (c *Core) stays(t *track, h *host, feeder int32) (Sign, bool) {
 	w := c.wait(h.at)
 	if (t.open.Sign == Waiting && w >= max(c.cfg.WaitLow, c.cfg.Keep*t.mean) || w >= c.cfg.Wait) && c.saturated(h, c.cfg.BusyLow) {
 		return Waiting, true
 	}
-	use := c.src.Use(h.at, perf.XmitData)
-	switch {
-	case use >= c.cfg.FullLow && feeder >= 0 && c.wait(feeder) >= c.cfg.WaitLow:
+	// Once flows are on a lane of their own, ports that feed it are busy with others.
+	if c.src.Use(h.at, perf.XmitData) >= c.cfg.FullLow && (feeder >= 0 && c.wait(feeder) >= c.cfg.WaitLow || c.fed(t)) {
 		return Full, true
-	case !c.fed(t):
-	case use >= c.cfg.FullLow:
-		// Once flows are on a lane of their own, ports that feed it are busy with others.
-		return Full, true
-	case c.of.open > 1 && use+w >= c.cfg.Shared:
-		// On the slow lane flows to several hot spots wait for each other.
-		return t.open.Sign, true
 	}
 	return 0, false
 }
@@ -397,7 +417,7 @@ func (c *Core) fed(t *track) bool {
 func (c *Core) close(t *track, why string, out *Output) {
 	x := *t.open
 	x.Closed, x.Why = c.now, why
-	x.Victims, x.MoreVictims = nil, 0
+	x.Victims, x.MoreVictims, x.Behind = nil, 0, false
 	t.open, t.closedAt = nil, c.round
 	c.of.open--
 	c.of.room += len(x.Contributors)

@@ -31,9 +31,9 @@ type Config struct {
 	// Full is the share of the data rate that a port in use all the time uses at least, FullLow
 	// what it has to use for a hot spot to stay.
 	Full, FullLow float64
-	// Shared is the share of time for which the port sends or waits at least, if a hot spot stays
-	// because there are others: flows to them share the slow lane, and each host gets less.
-	Shared float64
+	// Trickle is the share of time for which the port sends or waits at least while a hot spot stays
+	// because its flows wait behind those to others (Core.queued).
+	Trickle float64
 	// MaxUse is the share of its link that a contributor uses at most, where the sign is Waiting
 	// (the paper's 50 %).
 	MaxUse float64
@@ -44,7 +44,7 @@ type Config struct {
 // Defaults returns the default thresholds. The hosts of the paper's test beds make their last port
 // wait for 18 % of the time.
 func Defaults() Config {
-	return Config{Wait: 0.1, WaitLow: 0.05, Keep: 0.4, Busy: 0.9, BusyLow: 0.6, Full: 0.9, FullLow: 0.8, Shared: 0.4, MaxUse: 0.5, Calm: 10}
+	return Config{Wait: 0.1, WaitLow: 0.05, Keep: 0.4, Busy: 0.9, BusyLow: 0.6, Full: 0.9, FullLow: 0.8, Trickle: 0.005, MaxUse: 0.5, Calm: 10}
 }
 
 // Sign is what shows a hot spot.
@@ -104,6 +104,9 @@ type HotSpot struct {
 	// Lane is the data lane on which At, or the port that feeds it most, waits most; -1: the
 	// agents do not count by lane.
 	Lane int
+	// Behind: the port does not show the sign any more, because flows to the host share the slow lane
+	// with those to others, and wait behind them.
+	Behind bool
 	// Contributors are in the order of port GUIDs; those of one that has ended are a few.
 	// MoreContributors are those for which there was no room (limits).
 	Contributors     []Contributor

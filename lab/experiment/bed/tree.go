@@ -20,13 +20,15 @@ type Tree struct {
 	Hosts, Leaves, Down, Roots int
 	Half                       bool
 	Pods                       int // groups of leaves with a second level of their own; 0: two levels
+	// Share is the part of the packets of a host that go to its hot spot.
+	Share float64
 }
 
 // FullTree is the tree of full bisection of a size.
 func FullTree(hosts int) (Tree, error) {
 	switch hosts {
 	case 2916:
-		return Tree{2916, 162, 18, 324, false, 9}, nil
+		return Tree{2916, 162, 18, 324, false, 9, HotShare}, nil
 	case 648, 72:
 		t, err := Trees(hosts)
 		return t[0], err
@@ -38,9 +40,9 @@ func FullTree(hosts int) (Tree, error) {
 func Trees(hosts int) ([]Tree, error) {
 	switch hosts {
 	case 648:
-		return []Tree{{648, 36, 18, 18, false, 0}, {648, 36, 18, 9, true, 0}}, nil
+		return []Tree{{648, 36, 18, 18, false, 0, HotShare}, {648, 36, 18, 9, true, 0, HotShare}}, nil
 	case 72:
-		return []Tree{{72, 12, 6, 6, false, 0}, {72, 12, 6, 3, true, 0}}, nil
+		return []Tree{{72, 12, 6, 6, false, 0, HotShare}, {72, 12, 6, 3, true, 0, HotShare}}, nil
 	}
 	return nil, fmt.Errorf("there is a tree of 648 hosts, as published, and one of 72, not of %d", hosts)
 }
@@ -54,7 +56,7 @@ func (t *Tree) String() string {
 }
 
 const (
-	// HotShare is the part of the packets of a host that go to its hot spot.
+	// HotShare is the Share of the trees as published.
 	HotShare = 0.05
 	// TreeBuffer is the input buffer of a switch port in blocks, whatever the lanes: 62
 	// packets.
@@ -77,17 +79,17 @@ func (t *Tree) Hot(h, spots int) int {
 // its cable.
 func (t *Tree) Bound(spots int) float64 {
 	n := t.Hosts/spots - 1
-	return 1 / (HotShare*float64(n) + 1 - HotShare)
+	return 1 / (t.Share*float64(n) + 1 - t.Share)
 }
 
-// Offer has each host send at wire speed: HotShare of its packets to its hot spot, the
+// Offer has each host send at wire speed: Share of its packets to its hot spot, the
 // rest to hosts drawn from all. Stream h is that of host h. With OwnQueue a packet that
 // cannot leave blocks all that follow.
 func (t *Tree) Offer(b *Data, spots int, q dataplane.Sharing) error {
 	for h := range t.Hosts {
 		s := dataplane.Stream{Src: h, To: dataplane.ToAny(), Bytes: Bytes, Queue: q}
 		if hot := t.Hot(h, spots); hot != h {
-			s.To = s.To.Mixed(HotShare, hot)
+			s.To = s.To.Mixed(t.Share, hot)
 		}
 		if q != dataplane.OwnQueue {
 			s.Arrival, s.Gap = dataplane.Constant, TreeSlot()
@@ -118,9 +120,9 @@ func (t *Tree) Fill(b *Data, spots, lanes int) error {
 			s := dataplane.Stream{Src: h, To: dataplane.ToAmong(among), Bytes: Bytes}
 			own, share := 0.0, float64(len(among))/float64(t.Hosts-1)
 			if hot != h {
-				share *= 1 - HotShare
+				share *= 1 - t.Share
 				if int(b.SL[h][hot]) == lane {
-					own, share = HotShare, share+HotShare
+					own, share = t.Share, share+t.Share
 				}
 			}
 			if own > 0 {

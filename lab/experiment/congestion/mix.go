@@ -100,7 +100,7 @@ func (m *mixRun) offer(b *bed.Data, seed uint64) error {
 			Queue: m.queue,
 		}
 		if hot := m.tree.Hot(h, m.spots); hot != h {
-			s.To = s.To.Mixed(bed.HotShare, hot)
+			s.To = s.To.Mixed(m.tree.Share, hot)
 		}
 		if _, err := b.Engine.AddStream(s); err != nil {
 			return fmt.Errorf("host %d: %w", h, err)

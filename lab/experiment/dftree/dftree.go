@@ -145,7 +145,7 @@ func (r *results) treeLoops(o bed.Options, t bed.Tree) (list []treeLoop, err err
 
 // crowds reports whether so many hot spots are sent well more than they take: smaller crowds hardly
 // make a hot spot.
-func crowds(t bed.Tree, spots int) bool { return bed.HotShare*float64(t.Hosts/spots) > 2 }
+func crowds(t bed.Tree, spots int) bool { return t.Share*float64(t.Hosts/spots) > 2 }
 
 // slot is the result that is compared with the slot model.
 func (r *results) slot(t bed.Tree) *treeResult {
