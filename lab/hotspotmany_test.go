@@ -1,9 +1,16 @@
 package lab
 
 import (
+	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"heddle/perf/dftree"
+	"heddle/route"
+	"heddle/route/engine/ftree"
+	"heddle/route/engine/minhop"
+	"heddle/route/engine/updn"
+	"heddle/route/engine/vftree"
 )
 
 // TestHotSpotsShareALane: several hosts are hot at the same time, fed by the same others. On the slow
@@ -48,4 +55,53 @@ func TestHotSpotsShareALane(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestHotSpotsTogether: hot spots of several hosts, fed by some of the same, last together, and each
+// begins and ends when it does. What TestHotSpotCampaign says of one at a time holds of each of
+// them. Its flows are back within two and a half periods of its end, though others last: in the first
+// sample after the end its port has sent, and flows that wait behind others look the same, so the end
+// of the round with the second one shows it.
+func TestHotSpotsTogether(t *testing.T) {
+	first, n := seeds(8, 200)
+	var sum hotTally
+	for seed := first; seed < first+n; seed++ {
+		hotSchedule(t, newHotTogether(t, seed, &sum))
+		if t.Failed() {
+			t.Fatalf("HEDDLE_SEED=%d", seed)
+		}
+	}
+	t.Logf("%d schedules: %+v", n, sum)
+	if sum.wrong > 0 {
+		t.Errorf("%d hosts were taken for hot spots", sum.wrong)
+	}
+	if n >= 8 && (2*sum.found < sum.spans || 2*sum.moved < sum.spans || 10*sum.early > sum.found) {
+		t.Errorf("not enough was found, or moved, or too much ended early: %+v", sum)
+	}
+}
+
+func newHotTogether(t *testing.T, seed uint64, sum *hotTally) *hotCampaign {
+	r := rand.New(rand.NewPCG(seed, 101))
+	o := hotOptions{
+		seed: seed, mode: dftree.Act, leaves: 3 + r.IntN(2), hosts: 4, ups: 1 + r.IntN(4),
+		engine: []route.Engine{ftree.Engine{}, minhop.Engine{}, updn.Engine{}, vftree.Engine{}, vftree.Engine{Lanes: 2}}[r.IntN(5)],
+		take:   []float64{0.82, 0.7, 1, 1}[r.IntN(4)],
+	}
+	c := &hotCampaign{take: o.take, within: 2.5, hotBed: newHotBed(t, o), rng: r, sum: sum, victims: map[*Host]bool{}}
+	order := r.Perm(o.leaves * o.hosts)
+	hot, others := order[:2+r.IntN(2)], order[3:]
+	n := 5 + r.IntN(len(others)-5)
+	feeders := others[:n]
+	c.keep(others[n:], seed)
+	for _, h := range hot {
+		x := &hotSpan{host: h + 1, start: 2 + 4*r.Float64()}
+		x.end = x.start + 4 + 16*r.Float64()
+		f := slices.Clone(feeders)
+		r.Shuffle(len(f), func(i, k int) { f[i], f[k] = f[k], f[i] })
+		for _, i := range f[:4+r.IntN(len(f)-3)] {
+			x.from = append(x.from, i+1)
+		}
+		c.spans = append(c.spans, x)
+	}
+	return c
 }
