@@ -11,8 +11,8 @@ import (
 // their hosts are sent more than they take, and which one has its port full may change from round to
 // round. If one of them ended its flows would fill the fast lane again. Counters do not say how much
 // waits for whom, so a hot spot whose flows are on the slow lane stays while its port sends anything
-// that counts, its contributors wait, and their flows meet those to one that shows the sign, or to
-// one that stays so itself.
+// that counts, a contributor always has packets and has to wait with some, and flows to it meet those
+// to one that shows the sign, or to one that stays so itself.
 
 // shownRounds is for how many rounds more a hot spot counts as one that shows the sign. Ports are
 // read one after the other: when another one has its turn no port may show it for a round.
@@ -30,7 +30,7 @@ func (c *Core) queued(list []followed, hosts []host) {
 	var open []*followed // that may be such
 	for i := range list {
 		x := &list[i]
-		if !x.stays && x.moved && c.src.Use(x.at, perf.XmitData)+c.wait(x.at) >= c.cfg.Trickle && c.fed(x.track) {
+		if !x.stays && x.moved && c.src.Use(x.at, perf.XmitData)+c.wait(x.at) >= c.cfg.Trickle && c.held(x.track) {
 			open = append(open, x)
 		}
 	}
@@ -59,6 +59,19 @@ func (c *Core) queued(list []followed, hosts []host) {
 			}
 		}
 	}
+}
+
+// held reports whether a contributor has packets all the time, and has to wait with some: a queue on
+// its slow lane moves too slowly, and meanwhile it sends on other lanes.
+func (c *Core) held(t *track) bool {
+	return slices.ContainsFunc(t.open.Contributors, func(x Contributor) bool {
+		p := c.snap.PortByGUID(x.Host.GUID)
+		if p < 0 || int(p) >= c.src.Len() || c.elapsed(p) <= 0 {
+			return false
+		}
+		w := c.wait(p)
+		return w >= c.cfg.WaitLow && w+c.src.Use(p, perf.XmitData) >= c.cfg.Busy
+	})
 }
 
 // lane counts for each place where flows can meet, a host or a channel, the hot spots whose flows
