@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+
+	"heddle/internal/pages"
 )
 
 // Check reports violations of this package's promises: entries of virtual ports that
@@ -51,15 +53,15 @@ func (s *Snapshot) Check() error {
 		}
 	}
 	t := *s
-	t.guidPort, t.lidPort, t.wires, t.switches = nil, lidTable{}, nil, nil
+	t.guidPort, t.lidPort, t.wires, t.switches = pages.List[guidRef]{}, lidTable{}, nil, nil
 	t.Finish()
 	switch {
 	case len(s.Ports)-int(s.vsorted) > MaxUnsorted:
 		errs = append(errs, fmt.Errorf("subnet: snapshot %d: %d virtual ports are not in order", s.Gen, len(s.Ports)-int(s.vsorted)))
 	case t.vfirst != s.vfirst:
 		errs = append(errs, fmt.Errorf("subnet: snapshot %d: virtual ports begin at %d, and are looked for at %d", s.Gen, t.vfirst, s.vfirst))
-	case !slices.Equal(t.guidPort, s.guidPort):
-		errs = append(errs, fmt.Errorf("subnet: snapshot %d: its lookup by GUID, of %d, is not that of its ports, of %d", s.Gen, len(s.guidPort), len(t.guidPort)))
+	case !slices.Equal(t.guidPort.Values(), s.guidPort.Values()):
+		errs = append(errs, fmt.Errorf("subnet: snapshot %d: its lookup by GUID, of %d, is not that of its ports, of %d", s.Gen, s.guidPort.Len(), t.guidPort.Len()))
 	case !t.lidPort.equal(&s.lidPort):
 		errs = append(errs, fmt.Errorf("subnet: snapshot %d: its lookup by LID, up to %d, is not that of its ports, up to %d", s.Gen, s.lidPort.n-1, t.lidPort.n-1))
 	case t.Counts != s.Counts:

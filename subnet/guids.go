@@ -2,9 +2,9 @@ package subnet
 
 import (
 	"cmp"
-	"slices"
 
 	"heddle/ib"
+	"heddle/internal/pages"
 )
 
 func byGUID(a, b guidRef) int {
@@ -32,18 +32,15 @@ func (p *Port) Alias(index uint8) ib.GUID {
 // PortByPortGUID returns the index in Ports of the end port with that port
 // GUID, or -1.
 func (s *Snapshot) PortByPortGUID(g ib.GUID) int32 {
-	i, ok := slices.BinarySearchFunc(s.guidPort, g, func(r guidRef, g ib.GUID) int { return cmp.Compare(r.guid, g) })
-	if !ok || s.guidPort[i].alias {
-		return -1
+	if r, ok := s.guidPort.Find(func(r guidRef) bool { return r.guid < g }); ok && r.guid == g && !r.alias {
+		return r.port
 	}
-	return s.guidPort[i].port
+	return -1
 }
 
 // SameGUIDs reports whether two snapshots share their list of GUIDs, which they do if
 // no end port was added, removed or changed an address.
-func SameGUIDs(a, b *Snapshot) bool { return sameRefs(a.guidPort, b.guidPort) }
-
-func sameRefs(a, b []guidRef) bool { return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0]) }
+func SameGUIDs(a, b *Snapshot) bool { return a.guidPort.Same(b.guidPort) }
 
 // DiffEndPorts compares the end ports of two snapshots by port GUID: gone is
 // called for each that new does not have, with its index in old.Ports, and came
@@ -81,7 +78,8 @@ func DiffEndPorts(old, new *Snapshot, gone, came func(i int32)) { //nolint:reviv
 
 // differing are the parts of the lists of GUIDs of two snapshots, either of which may
 // be nil, that can differ.
-func differing(old, new *Snapshot) (a, b []guidRef) { //nolint:revive // old and new are what they are
+func differing(old, new *Snapshot) (gone, came []guidRef) { //nolint:revive // old and new are what they are
+	var a, b pages.List[guidRef]
 	if old != nil {
 		a = old.guidPort
 	}
@@ -89,12 +87,12 @@ func differing(old, new *Snapshot) (a, b []guidRef) { //nolint:revive // old and
 		b = new.guidPort
 	}
 	switch {
-	case sameRefs(a, b):
+	case a.Same(b):
 		return nil, nil
-	case len(a) > 0 && new != nil && new.delta.from == &a[0]:
+	case a.Len() > 0 && new != nil && new.delta.from.Same(a):
 		return new.delta.gone, new.delta.came
 	}
-	return a, b
+	return a.Values(), b.Values()
 }
 
 // DiffPlaces calls moved, in ascending order, for the GUIDs that end ports have in both

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"heddle/ib"
+	"heddle/internal/pages"
 )
 
 // row is a snapshot of CAs with the given port GUIDs, in ascending order.
@@ -78,10 +79,10 @@ func TestCarryAliases(t *testing.T) {
 		}
 		s.Carry(old, nodes)
 		want := *s
-		want.guidPort = nil
+		want.guidPort = pages.List[guidRef]{}
 		want.Finish()
-		if !slices.Equal(s.guidPort, want.guidPort) {
-			t.Fatalf("carried %v, want %v", s.guidPort, want.guidPort)
+		if !slices.Equal(s.guidPort.Values(), want.guidPort.Values()) {
+			t.Fatalf("carried %v, want %v", s.guidPort.Values(), want.guidPort.Values())
 		}
 		for i, g := range guids {
 			if s.PortByGUID(g) != s.Nodes[i].First+1 || s.PortByPortGUID(g) != s.Nodes[i].First+1 {

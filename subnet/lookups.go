@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"heddle/ib"
+	"heddle/internal/pages"
 )
 
 // lookups are addresses of end ports to add to the lookups of a Snapshot, or to
@@ -56,42 +57,16 @@ func (l *lookups) replace(s, old *Snapshot, gone *lookups) {
 	}
 	slices.SortFunc(l.guids, byGUID)
 	slices.SortFunc(gone.guids, byGUID)
-	s.guidPort = replaceGUIDs(old.guidPort, gone.guids, l.guids)
+	s.guidPort = old.guidPort.Replaced(gone.guids, l.guids, byGUID)
 	s.lidPort = old.lidPort.replaced(gone.lidsOf, l.lidsOf)
-	s.delta = delta{}
-	if len(old.guidPort) > 0 {
-		s.delta = delta{&old.guidPort[0], gone.guids, l.guids}
-	}
+	s.delta = delta{old.guidPort, gone.guids, l.guids}
 }
 
 // delta is the difference between guidPort and that of the snapshot from which
-// this one was derived; from is that snapshot's first entry. Both lists are
-// ordered.
+// this one was derived; from is that snapshot's. Both lists are ordered.
 type delta struct {
-	from       *guidRef
+	from       pages.List[guidRef]
 	gone, came []guidRef
-}
-
-// replaceGUIDs returns list without gone, which is part of it, and with added; all
-// are ordered. Without changes it returns list itself. If only an attribute such as a
-// LID changed, it returns a copy, so that comparisons notice.
-func replaceGUIDs(list, gone, added []guidRef) []guidRef {
-	if len(gone)+len(added) == 0 && list != nil {
-		return list
-	}
-	out := make([]guidRef, 0, len(list)-len(gone)+len(added))
-	for len(gone) > 0 || len(added) > 0 {
-		if len(added) == 0 || len(gone) > 0 && byGUID(gone[0], added[0]) <= 0 {
-			n, _ := slices.BinarySearchFunc(list, gone[0], byGUID)
-			out = append(out, list[:n]...)
-			list, gone = list[n+1:], gone[1:]
-			continue
-		}
-		n, _ := slices.BinarySearchFunc(list, added[0], byGUID)
-		out = append(append(out, list[:n]...), added[0])
-		list, added = list[n:], added[1:]
-	}
-	return append(out, list...)
 }
 
 // lidTable has the index in Ports by LID, -1 where no port has a LID. It is immutable; tables that

@@ -15,6 +15,7 @@ import (
 	"heddle/fabric"
 	"heddle/ib"
 	"heddle/ib/smp"
+	"heddle/internal/pages"
 	"heddle/partition"
 	"heddle/route"
 )
@@ -198,7 +199,7 @@ type Snapshot struct {
 	vfirst   int32 // index in Ports of the first virtual port
 	vsorted  int32 // of the first that came after those in order of port and index
 	lidPort  lidTable
-	guidPort []guidRef
+	guidPort pages.List[guidRef]
 	delta    delta
 	links
 }
@@ -263,8 +264,8 @@ func (s *Snapshot) Finish() {
 // ports, and virtual ports. nodes are all those nodes, and those at the far end of a
 // changed link, before or after the change. vports are the indices in Ports of the
 // virtual ports that changed or were added, if the others stayed where they were;
-// otherwise all are compared. It takes time proportional to the changes, plus copies of the lookups by
-// GUID and by LID if an address changed.
+// otherwise all are compared. It takes time proportional to the changes, plus copies of some pages of
+// the lookups by GUID and by LID if an address changed.
 func (s *Snapshot) Carry(old *Snapshot, nodes []int32, vports ...int32) {
 	c := old.Counts
 	c.Problems = len(s.Problems)
@@ -343,19 +344,10 @@ func (s *Snapshot) PortByLID(lid ib.LID) int32 {
 // PortByGUID returns the index in Ports of the end port with that port GUID
 // or alias GUID, or -1.
 func (s *Snapshot) PortByGUID(g ib.GUID) int32 {
-	i, ok := slices.BinarySearchFunc(s.guidPort, g, func(r guidRef, g ib.GUID) int {
-		switch {
-		case r.guid < g:
-			return -1
-		case r.guid > g:
-			return 1
-		}
-		return 0
-	})
-	if !ok {
-		return -1
+	if r, ok := s.guidPort.Find(func(r guidRef) bool { return r.guid < g }); ok && r.guid == g {
+		return r.port
 	}
-	return s.guidPort[i].port
+	return -1
 }
 
 // PortByGID resolves a unicast GID of this subnet (or of the default prefix),

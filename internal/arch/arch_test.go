@@ -159,12 +159,13 @@ var rules = []rule{
 	{"examples", []string{"sim", "mad", "route/...", "fabric", "ib/..."}, false, "examples for other programs: public packages, and the simulator"},
 	{"internal", []string{"..."}, false, "tools and test support"},
 	{"internal/heap", nil, true, "a queue of any values"},
+	{"internal/pages", nil, true, "a list of any values"},
 	{"internal/toposort", nil, true, "an order of any graph"},
 	{"internal/plural", nil, true, "numbers of any things"},
 }
 
 // algorithms are pure packages that import nothing of this module; every package may import them.
-var algorithms = []string{"internal/heap", "internal/plural", "internal/toposort"}
+var algorithms = []string{"internal/heap", "internal/pages", "internal/plural", "internal/toposort"}
 
 // testSupport are packages that no program may contain.
 var testSupport = []string{
