@@ -153,6 +153,9 @@ func (a *active) wrote(c *Core, m journal.Mark, d Did) {
 	}
 	if d.Err == nil {
 		c.last = m
+		if after && c.tail.Number < m.Number {
+			c.tail = m // the one that failed is there, so this one could follow it
+		}
 		return
 	}
 	c.failed(d)

@@ -19,6 +19,7 @@ type standby struct {
 
 	pair     uint64       // the last pairing that was accepted
 	pairTerm journal.Term // and its term
+	pairConn uint64       // and the stream on which it came
 	paired   bool         // it holds, if the lease does
 	lease    mad.Time     // end of the lease
 
@@ -108,6 +109,12 @@ func (s *standby) think(c *Core) {
 	waits := s.paired || c.peer.Active && !c.peer.Alone
 	if s.open && waits && len(c.disk) > 0 && c.past(c.disk[0].since, c.cfg.Stall) {
 		s.leave(c, errStall)
+	}
+	// Once the stream of the pairing has ended, the active manager may go alone as soon as a sign
+	// says that the lease has. So no later sign of its own may renew the lease.
+	if s.paired && s.left >= s.pairConn && !s.spare(c) {
+		s.paired = false
+		c.tell(Notice{Kind: NoticeLeft, Mark: c.last})
 	}
 	// A stream that was lost while the active manager lives: say so.
 	if s.paired && !s.open && c.silence() > s.lostAt && c.past(s.lostAt, c.cfg.Left) {
@@ -247,7 +254,8 @@ func (s *standby) offered(c *Core, m Pair) {
 		if c.role != Standby || !s.open || s.conn != conn || c.term != m.Term {
 			return
 		}
-		s.pair, s.pairTerm, s.paired, s.wasAlone, s.over = m.ID, m.Term, true, false, false
+		s.pair, s.pairTerm, s.pairConn = m.ID, m.Term, conn
+		s.paired, s.wasAlone, s.over = true, false, false
 		if p := &c.peer; p.Active && !p.Alone && p.Pair == s.pair && p.Term == m.Term {
 			s.renew(c, p)
 		}

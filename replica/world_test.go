@@ -54,22 +54,23 @@ type acked struct {
 
 // site is one manager's host.
 type site struct {
-	w     *world
-	i     int
-	core  *Core
-	life  int // grows with each crash
-	disk  *journal.Memory
-	wrote map[string]bool // keys that were ever on its disk
-	boot  uint64          // the highest in a note of it
-	sync  []func()        // commands at the disk that have not been carried out
-	busy  bool
-	slow  time.Duration // more time of each command
-	fails int           // commands that fail
-	stop  bool          // SIGSTOP
-	held  []func()      // what came while it was stopped
-	wake  mad.Time      // of the last timer that was asked for
-	drive bool          // it drives the fabric
-	sm    int           // who is the SM of this port: 0 or 1, -1 nobody
+	w       *world
+	i       int
+	core    *Core
+	life    int // grows with each crash
+	disk    *journal.Memory
+	wrote   map[string]bool // keys that were ever on its disk
+	boot    uint64          // the highest in a note of it
+	sync    []func()        // commands at the disk that have not been carried out
+	busy    bool
+	slow    time.Duration // more time of each command
+	fails   int           // commands that fail
+	written bool          // ... but are written all the same
+	stop    bool          // SIGSTOP
+	held    []func()      // what came while it was stopped
+	wake    mad.Time      // of the last timer that was asked for
+	drive   bool          // it drives the fabric
+	sm      int           // who is the SM of this port: 0 or 1, -1 nobody
 	// speed of its clock: 0.953 to 1.048, so that one may be 10 % faster than the other
 	speed float64
 	zero  mad.Time
@@ -348,7 +349,7 @@ func (s *site) carryOut(c Command) {
 		s.fails--
 	}
 	// A write whose sync fails may be there all the same.
-	if !fails || s.w.r.IntN(3) == 0 {
+	if !fails || s.written || s.w.r.IntN(3) == 0 {
 		switch c := c.(type) {
 		case Append:
 			before := must(s.disk.Last())
