@@ -72,7 +72,8 @@ type Config struct {
 	// for any manager to fall silent, and from then on obeys the rules for masters (IBA §14.4.1).
 	Granted bool
 	// Partner is the port GUID of the manager with which this one shares its state; 0: there is
-	// none. The two settle who is master in another way, so it never counts in an election.
+	// none. The two settle who is master in another way, so it never counts in an election. A
+	// manager with a partner writes its store as a master only.
 	Partner ib.GUID
 	// MayLack: the partner may have given what the store does not know, so that is kept.
 	MayLack bool

@@ -29,6 +29,7 @@ import (
 	"heddle/sm/env"
 	"heddle/sm/notice"
 	"heddle/store"
+	"heddle/subnet"
 )
 
 // recordKey is the key of the record in store.TablePartitions (docs/format/store.md).
@@ -56,6 +57,7 @@ type Tenure struct {
 	found bool // the store had a record, or has one now
 	empty bool // the store held nothing
 	other bool // another manager was seen since the last mastership, or there was none yet
+	late  bool // the record is to be stored with the next mastership
 	why   string
 }
 
@@ -109,7 +111,8 @@ func (t *Tenure) op() store.Op {
 	return store.Op{Kind: store.PutRecord, Record: r}
 }
 
-// Other notes that another manager is master of the subnet, or of a part of it.
+// Other notes that another manager is master of the subnet, or of a part of it. Of a pair only the
+// master stores the record.
 func (t *Tenure) Other(guid ib.GUID) {
 	if t.Config.PlanOnly {
 		return
@@ -119,6 +122,10 @@ func (t *Tenure) Other(guid ib.GUID) {
 		return
 	}
 	t.rec.Keep, t.found = true, true
+	if t.Config.Partner != 0 && t.State != subnet.Master {
+		t.late = true
+		return
+	}
 	t.Save([]store.Op{t.op()})
 }
 
@@ -151,8 +158,8 @@ func (t *Tenure) Begin(masters []ib.LID, has func(port ib.GUID, l ib.LID) bool) 
 		// the first sweep until the write counts.
 		t.rec.Manager = t.Config.PortGUID
 	}
-	if !t.found || was.Manager != t.rec.Manager || was.Keep != t.rec.Keep {
-		t.found = true
+	if !t.found || t.late || was.Manager != t.rec.Manager || was.Keep != t.rec.Keep {
+		t.found, t.late = true, false
 		t.Save([]store.Op{t.op()})
 	}
 	return t.other

@@ -6,6 +6,7 @@ import (
 	"heddle/ib"
 	"heddle/sm/env/envtest"
 	"heddle/store"
+	"heddle/subnet"
 )
 
 // board is the tenure of a manager with port GUID 0xa1, whose store has LID 1 for it and LID 7 for
@@ -140,6 +141,37 @@ func TestSettled(t *testing.T) {
 	r.Other(0xc9)
 	if !r.Begin([]ib.LID{1}, has) || !r.Keeps() {
 		t.Error("does not keep what another manager gave")
+	}
+}
+
+// TestPair: a standby of a pair writes nothing. What it was told of a third manager is stored when
+// it is master.
+func TestPair(t *testing.T) {
+	x := newBoard(nil)
+	x.rec = record{Manager: 0xb7}
+	for _, third := range []bool{false, true} {
+		b := newBoard(&store.State{LIDs: []store.LIDEntry{{GUID: 0xa1, LID: 1}}, Records: []store.Record{x.op().Record}})
+		b.Board.Env.Config.Partner = 0xb7
+		b.Board.Env.State = subnet.Standby
+		if third {
+			b.Other(0xc9)
+		}
+		if n := len(b.Board.Env.Unsaved); n > 0 {
+			t.Errorf("third %v: a standby writes %d entries", third, n)
+		}
+		if b.Begin([]ib.LID{7}, has); b.Keeps() != third {
+			t.Errorf("third %v: keeps %v", third, b.Keeps())
+		}
+		again := newBoard(b.stored())
+		if again.Begin([]ib.LID{1}, has); again.Keeps() != third {
+			t.Errorf("third %v: after a restart keeps %v", third, again.Keeps())
+		}
+		b.Board.Env.State = subnet.Master
+		n := len(b.Board.Env.Unsaved)
+		b.Other(0xd1)
+		if wrote := len(b.Board.Env.Unsaved) > n; wrote == third {
+			t.Errorf("third %v: a master that sees another one writes: %v", third, wrote)
+		}
 	}
 }
 
