@@ -27,6 +27,7 @@ import (
 	"heddle/sm"
 	"heddle/store"
 	"heddle/store/boltdb"
+	"heddle/store/journal"
 	"heddle/subnet"
 	"heddle/transport/ibsim"
 )
@@ -367,6 +368,12 @@ func (f smFlags) daemon(m *managed, mandate *process.Mandate, saKey uint64) (*da
 	f.count(cfg)
 	if err := f.administer(cfg, mandate.Inherited, saKey, m.log); err != nil {
 		return nil, err
+	}
+	if j, ok := mandate.Store.(journal.Store); ok && !mandate.Inherited {
+		// A copy of the state file may go on elsewhere: the two histories differ from here on.
+		if err := journal.StartTerm(j, mandate.Port.PortGUID(), time.Now().UnixNano(), "start without a pair"); err != nil {
+			m.log.Error("no term of its own begins in the state file; a copy of it is not told from it", "kind", "persist_failed", "err", err)
+		}
 	}
 	return cfg, f.takeOver(mandate.Store, m.log)
 }

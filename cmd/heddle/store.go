@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -137,7 +138,8 @@ func storeImport() *cobra.Command {
 		Long: `Makes the state file of a manager that is not running from a backup ('-' is
 standard input). The backup is read to its end first: one with an error changes
 nothing. An existing state file is left alone, unless --replace is given; it is
-then kept with .before behind its name, in place of an earlier one.`,
+then kept with .before behind its name, in place of an earlier one. The journal
+begins a term of its own, so that it is not taken for that of the backup's manager.`,
 		Example: `  heddle store import backup.jsonl /var/lib/heddle`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) != 2 {
@@ -159,6 +161,8 @@ then kept with .before behind its name, in place of an earlier one.`,
 			if err != nil {
 				return fmt.Errorf("%s: %w", args[0], err)
 			}
+			// What the manager of the backup wrote since is another history.
+			at = journal.Mark{Term: at.Term.After(0, time.Now().UnixNano()), Number: at.Number + 1}
 			path := stateFile(args[1])
 			if err := makeState(path, s, at, replace); err != nil {
 				return err

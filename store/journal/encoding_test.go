@@ -163,3 +163,43 @@ func FuzzDecode(f *testing.F) {
 		}
 	})
 }
+
+// TestStartTerm: who goes on from a copy of a journal does so in a term that no other copy has.
+func TestStartTerm(t *testing.T) {
+	const day = int64(86400e9)
+	m := journal.NewMemory(10)
+	if err := journal.StartTerm(m, 5, 100*day, "start"); err != nil {
+		t.Fatal(err)
+	}
+	if err := m.Apply([]store.Op{{Kind: store.PutLID, GUID: 0x11, LID: 2}}); err != nil {
+		t.Fatal(err)
+	}
+	had := journal.Mark{Term: journal.Term{Number: 100 * 86400, Owner: 5}, Number: 2}
+	seen := map[journal.Term]bool{had.Term: true}
+	for _, c := range []struct {
+		owner ib.GUID
+		wall  int64
+	}{
+		{5, 101 * day}, // the same machine, from an older copy
+		{6, 101 * day}, // another machine, at the same time
+		{5, 99 * day},  // its clock went back
+		{0, -5 * day},  // an import, with a clock that is not set
+		{7, 1<<63 - 1}, // or far ahead
+		{8, 100 * day}, // within the second
+		{5, 101*day + 1e9},
+	} {
+		x := m.Reopen()
+		if err := journal.StartTerm(x, c.owner, c.wall, "start"); err != nil {
+			t.Fatalf("%+v: %v", c, err)
+		}
+		list, err := x.Entries(3, 1)
+		if err != nil || len(list) != 1 {
+			t.Fatalf("%+v: %v, %v", c, list, err)
+		}
+		e := list[0]
+		if e.Begin == nil || e.Begin.Had != had || e.Term.Compare(had.Term) <= 0 || e.Term.Owner != c.owner || seen[e.Term] {
+			t.Errorf("%+v: %+v", c, e)
+		}
+		seen[e.Term] = true
+	}
+}

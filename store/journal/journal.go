@@ -119,3 +119,26 @@ func Follows(last, next Mark) error {
 	}
 	return nil
 }
+
+// After is a term that owner takes after t without a peer that would know of another one: at the
+// start of a manager that is no pair, or by an import. wall is the clock, in nanoseconds since
+// 1970. The number of the term is at least its seconds, so two machines, or two times, that go on
+// from copies of one journal have different terms, if they do so in different seconds or with
+// different owners.
+func (t Term) After(owner ib.GUID, wall int64) Term {
+	return Term{max(t.Number+1, uint64(max(wall, 0))/1e9), owner}
+}
+
+// StartTerm appends the first entry of the term After the last one of s. reason is for people; at
+// most MaxReason bytes.
+func StartTerm(s Store, owner ib.GUID, wall int64, reason string) error {
+	last, err := s.Last()
+	if err != nil {
+		return err
+	}
+	return s.Append(&Entry{
+		Mark:  Mark{Term: last.Term.After(owner, wall), Number: last.Number + 1},
+		Wall:  wall,
+		Begin: &Begin{Had: last, Reason: reason},
+	})
+}
