@@ -12,7 +12,8 @@ import (
 const (
 	recentEntries = 1024     // entries kept in memory for the standby
 	recentBytes   = 32 << 20 // and their size
-	sendAhead     = 1024     // entries sent and not acknowledged
+	sendAhead     = 1024     // entries sent and not acknowledged, at most
+	sendBytes     = 8 << 20  // and their size, unless it is one entry
 	readSize      = 1 << 20  // bytes read from the journal at once
 	joinLag       = 64       // entries that a standby may lack when the pairing begins
 )
@@ -25,21 +26,28 @@ type active struct {
 	why     Why
 	alone   bool // entries count without the peer
 	going   bool // alone is being written down
-	over    bool // it took over from a paired standby's place; no pairing has begun since
+	over    bool // it took over and is not alone yet; no pairing has begun since
+	was     bool // and the other manager's disk may say that it was alone
 	fenced  bool // as rule 5 wants
 	secured bool // entries of this term are newer than any that counted without it
 	lapse   mad.Time
+	// third is when the port named a third manager last, if no sign of the peer answered a later
+	// one of this manager since: that it named the peer meanwhile may have been overwritten.
+	third mad.Time
 
 	// The standby.
 	open   bool   // its stream
 	met    *Hello // what it said
 	sent   uint64 // number of the last entry that was sent; 0: not known where it stands
 	acked  uint64
-	busy   bool   // the disk reads for it
-	joined bool   // entries count on both from here on: the pairing is written down or being so
-	from   uint64 // the last entry when joined was set: up to it entries may count here alone
-	noted  bool   // it is written down
-	paired bool   // the offer was sent
+	ahead  []flight // entries sent and not acknowledged
+	flying int      // and their size
+	copied bool     // the standby has what a snapshot replaced, if one was sent
+	busy   bool     // the disk reads for it
+	joined bool     // entries count on both from here on: the pairing is written down or being so
+	from   uint64   // the last entry when joined was set: up to it entries may count here alone
+	noted  bool     // it is written down
+	paired bool     // the offer was sent
 
 	pairBoot, pairConn uint64 // start and stream of the standby that the offer went or may go to
 
@@ -54,6 +62,12 @@ type active struct {
 	handAt     mad.Time
 }
 
+// flight is an entry on its way to the standby.
+type flight struct {
+	number uint64
+	size   int
+}
+
 // waiting is a change that does not count yet.
 type waiting struct {
 	id     uint64
@@ -62,8 +76,8 @@ type waiting struct {
 }
 
 // begin prepares for a term that starts.
-func (a *active) begin(c *Core, why Why, spare bool, lapse mad.Time) {
-	*a = active{over: spare, lapse: lapse, open: a.open}
+func (a *active) begin(c *Core, spare, was bool, lapse mad.Time) {
+	*a = active{over: spare || was, was: was, lapse: lapse, open: a.open}
 	if a.open {
 		c.out.Hangup, a.open = true, false // the standby begins anew with this term
 	}
@@ -95,6 +109,7 @@ func (a *active) opened(c *Core) { a.open, a.met = true, nil }
 
 func (a *active) closed() {
 	a.open, a.met, a.sent, a.busy, a.paired = false, nil, 0, false, false
+	a.ahead, a.flying = nil, 0
 }
 
 // change appends what a manager asks for.
@@ -133,7 +148,8 @@ func (a *active) append(c *Core, e *journal.Entry, id *uint64) {
 		a.recentSize -= size(&a.recent[drop])
 		drop++
 	}
-	a.recent = slices.Delete(a.recent, 0, drop)
+	clear(a.recent[:drop]) // append makes another array when this one is used up
+	a.recent = a.recent[drop:]
 }
 
 // size is about what an entry takes in memory.
@@ -152,7 +168,7 @@ func (a *active) wrote(c *Core, m journal.Mark, d Did) {
 		a.failing--
 	}
 	if d.Err == nil {
-		c.last = m
+		c.last, c.unsure = m, false
 		if after && c.tail.Number < m.Number {
 			c.tail = m // the one that failed is there, so this one could follow it
 		}
@@ -190,10 +206,6 @@ func (a *active) fence(c *Core, ev Fenced) {
 		return
 	}
 	a.fenced = a.fenced || ev.Unreachable || c.now < a.lapse
-	if a.fenced && !a.secured {
-		a.secure(c)
-		c.remember(func() {})
-	}
 }
 
 // secure says, in the note that is written next, that the term began: no entry of an older
@@ -207,18 +219,35 @@ func (a *active) hello(c *Core, m Hello) {
 		return
 	}
 	a.met = &m
-	a.sent, a.acked, a.busy, a.paired = 0, 0, false, false
+	a.sent, a.acked, a.busy, a.paired, a.copied = 0, 0, false, false, true
+	a.ahead, a.flying = nil, 0
 }
 
 func (a *active) ack(c *Core, m Ack) {
 	if c.role == Active && a.met != nil && m.Term == c.term && m.Number <= a.sent {
 		a.acked = max(a.acked, m.Number)
+		a.copied = a.copied || a.acked >= a.sent
+		n := 0
+		for n < len(a.ahead) && a.ahead[n].number <= a.acked {
+			a.flying -= a.ahead[n].size
+			n++
+		}
+		a.ahead = a.ahead[n:]
 	}
 }
 
 func (a *active) think(c *Core) {
 	if !c.port && a.granted && !a.handing {
 		a.handover(c, WhyPort)
+	}
+	if a.third > 0 && !a.alone && !a.going && !a.over && c.past(c.silence(), c.cfg.Alone) {
+		c.stepBack(WhyChallenged) // the other manager may be alone
+		return
+	}
+	a.was = a.was && !(knows(c) && !c.peer.Was)
+	if a.was && c.past(c.silence(), c.cfg.Alone) {
+		c.stepBack(WhyOtherAlone)
+		return
 	}
 	if a.over && a.why == WhySilence && !a.fenced && c.past(a.lapse, 0) {
 		// The old manager may be alone by now. What was written since does not count.
@@ -259,16 +288,23 @@ func (a *active) feed(c *Core) {
 	if a.joined {
 		end = c.tail.Number // both disks write at the same time
 	}
-	if a.sent >= end || a.sent-a.acked >= sendAhead {
+	if !a.copied || a.sent >= end || a.sent-a.acked >= sendAhead || a.flying >= sendBytes {
 		return
 	}
 	if len(a.recent) > 0 && a.recent[0].Number <= a.sent+1 {
-		i := int(a.sent + 1 - a.recent[0].Number)
-		n := min(int(end-a.sent), int(sendAhead-(a.sent-a.acked)))
-		a.send(c, slices.Clone(a.recent[i:i+n]))
+		list := a.recent[a.sent+1-a.recent[0].Number:]
+		list = list[:min(int(end-a.sent), int(sendAhead-(a.sent-a.acked)))]
+		n, bytes := 0, a.flying
+		for n < len(list) && (bytes == 0 || bytes+size(&list[n]) <= sendBytes) {
+			bytes += size(&list[n])
+			n++
+		}
+		if n > 0 {
+			a.send(c, slices.Clone(list[:n]))
+		}
 		return
 	}
-	if a.sent >= c.last.Number {
+	if a.sent >= c.last.Number || a.flying > 0 && a.flying+readSize > sendBytes {
 		return
 	}
 	a.read(c, a.sent+1, readSize, func(d Did) {
@@ -283,6 +319,11 @@ func (a *active) feed(c *Core) {
 func (a *active) send(c *Core, list []journal.Entry) {
 	c.out.Sends = append(c.out.Sends, Entries{Term: c.term, List: list})
 	a.sent = list[len(list)-1].Number
+	for i := range list {
+		n := size(&list[i])
+		a.ahead = append(a.ahead, flight{list[i].Number, n})
+		a.flying += n
+	}
 }
 
 // place finds out whether the standby's last entry is one of this journal.
@@ -330,13 +371,13 @@ func (a *active) snapshot(c *Core) {
 			return
 		}
 		c.out.Sends = append(c.out.Sends, Snapshot{Term: c.term, At: d.Mark, State: d.State})
-		a.sent, a.acked = d.Mark.Number, 0
+		a.sent, a.acked, a.copied = d.Mark.Number, 0, false
 	})
 }
 
 // join begins a pairing with a standby that lacks little, and offers it when it lacks nothing.
 func (a *active) join(c *Core) {
-	if !a.open || a.met == nil || a.sent == 0 || a.going || a.acked == 0 || !a.joined && c.tail.Number-a.acked > joinLag {
+	if !a.open || a.met == nil || a.sent == 0 || a.going || a.was || a.acked == 0 || !a.joined && c.tail.Number-a.acked > joinLag {
 		return
 	}
 	if !a.joined && c.now >= c.silence().Add(c.cfg.Alone) {
@@ -392,9 +433,12 @@ func (a *active) goAlone(c *Core) {
 // may reports whether a paired manager may go alone: rules 2 and 5.
 func (a *active) may(c *Core) bool {
 	p := &c.peer
+	if a.was {
+		return false // it would go on where it was alone if it started without hearing this one
+	}
 	if a.over {
-		if c.heard && !p.Active && p.Term == c.term {
-			return true // the old active manager knows this term
+		if knows(c) {
+			return true
 		}
 	} else if c.heard && (p.Boot > a.pairBoot || p.Boot == a.pairBoot && !p.Paired && p.Left >= a.pairConn) {
 		return true // it left, or started anew
@@ -408,6 +452,9 @@ func (a *active) may(c *Core) bool {
 	r, ok := c.look(silence.Add(c.cfg.Alone))
 	return ok && r.Port && r.Fabr && r.Mine && (!a.over || a.fenced)
 }
+
+// knows reports whether the other manager is standby and knows this term.
+func knows(c *Core) bool { return c.heard && !c.peer.Active && c.peer.Term == c.term }
 
 // handover asks for the end of this term.
 func (a *active) handover(c *Core, why Why) {

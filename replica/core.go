@@ -24,9 +24,15 @@ type Core struct {
 	ready bool // the start is written down
 	role  Role
 	note  note // as last written or being written
+	// may: the note on the disk may say that this manager is alone, though it is not. It counts
+	// the notes that said so.
+	may   bool
+	alone int
 	term  journal.Term
 	tail  journal.Mark // the last entry that was given to the disk
 	last  journal.Mark // the last durable entry
+	// unsure: a write failed, and the disk may have entries after last that the peer has not.
+	unsure bool
 	// aborted: the last entries are of a term that did not begin. The one before them is had.
 	aborted bool
 	had     journal.Mark
@@ -41,8 +47,9 @@ type Core struct {
 	sentAt   [signsKept]mad.Time // by seq
 	peer     Sign                // the latest
 	heard    bool                // there was one since the start
-	heardAt  [2]mad.Time         // by channel; the start if none
-	missed   bool                // a request in band got no answer since the last sign
+	started  mad.Time
+	heardAt  [2]mad.Time // by channel; the start if none
+	missed   bool        // a request in band got no answer since the last sign
 
 	standby standby
 	active  active
@@ -95,7 +102,11 @@ func (c *Core) Step(now mad.Time, ev Event, out *Output) {
 	case Fenced:
 		c.active.fence(c, ev)
 	case Challenged:
-		c.stepBack(WhyChallenged)
+		if ev.Third {
+			c.active.third = now
+		} else {
+			c.stepBack(WhyChallenged)
+		}
 	case Port:
 		if !ev.Active || !c.port {
 			c.way = now
@@ -136,8 +147,8 @@ func (c *Core) start(ev Start) {
 			c.had = ev.Begin.Had // the note may not have been written
 		}
 	}
-	c.heardAt = [2]mad.Time{c.now, c.now}
-	c.standby.wasAlone = n.alone
+	c.started, c.heardAt = c.now, [2]mad.Time{c.now, c.now}
+	c.standby.wasAlone, c.may = n.alone, n.alone
 	c.standby.pair = n.pair
 	if !n.alone && n.pair > 0 {
 		c.standby.rest = c.now.Add(c.cfg.Alone) // as in stepBack
@@ -149,8 +160,7 @@ func (c *Core) start(ev Start) {
 // begin writes the start down. A disk that fails is asked again.
 func (c *Core) begin() {
 	c.nextSign = mad.Never
-	c.note.term = c.term
-	c.order(SetNote{c.note.encode()}, func(d Did) {
+	c.write(func(d Did) {
 		c.ready, c.nextSign = d.Err == nil, c.now
 		if d.Err != nil {
 			c.tell(Notice{Kind: NoticeDisk, Err: d.Err})
@@ -213,9 +223,26 @@ func (c *Core) did(ev Did) {
 	}
 }
 
+// write gives the note to the disk.
+func (c *Core) write(then func(Did)) {
+	c.note.term = c.term
+	alone := c.note.alone
+	if alone {
+		c.may = true
+		c.alone++
+	}
+	n := c.alone
+	c.order(SetNote{c.note.encode()}, func(d Did) {
+		if d.Err == nil && !alone && n == c.alone {
+			c.may = false
+		}
+		then(d)
+	})
+}
+
 // failed takes what the disk has after a write that failed: it may have been carried out.
 func (c *Core) failed(d Did) {
-	if d.Mark != (journal.Mark{}) {
+	if c.unsure = d.Mark == (journal.Mark{}); !c.unsure {
 		c.last = d.Mark
 	}
 	c.tail = c.last
@@ -224,8 +251,7 @@ func (c *Core) failed(d Did) {
 // remember writes the note and calls then when it is durable. If the disk cannot write it, an
 // active manager is standby, and a standby leaves the pairing.
 func (c *Core) remember(then func()) {
-	c.note.term = c.term
-	c.order(SetNote{c.note.encode()}, func(d Did) {
+	c.write(func(d Did) {
 		switch {
 		case d.Err == nil:
 			then()
@@ -256,7 +282,17 @@ func (c *Core) hear(ev Heard) {
 	c.learn(s.Term)
 	if c.role == Standby {
 		c.standby.heard(c, &s)
+	} else if t, ok := c.echoed(&s); ok && t > c.active.third {
+		c.active.third = 0
 	}
+}
+
+// echoed is when this manager sent the sign that the peer's one echoes, if that was lately.
+func (c *Core) echoed(p *Sign) (mad.Time, bool) {
+	if p.EchoBoot != c.note.boot || p.Echo == 0 || p.Echo > c.seq || c.seq-p.Echo >= signsKept {
+		return 0, false
+	}
+	return c.sentAt[p.Echo%signsKept], true
 }
 
 // sign sends a sign of life.
@@ -271,7 +307,7 @@ func (c *Core) sign() {
 	if c.role == Active {
 		s.Active, s.Alone, s.Pair = true, c.active.alone || c.active.going, c.note.pair
 	} else {
-		s.Was, s.Pair, s.Paired, s.Yield = c.standby.wasAlone, c.standby.pair, c.standby.spare(c), c.standby.yield
+		s.Was, s.Pair, s.Paired, s.Yield = c.may, c.standby.pair, c.standby.spare(c), c.standby.yield
 	}
 	c.out.Sign = s
 }
@@ -326,6 +362,9 @@ func (c *Core) current(t journal.Term) bool {
 		return false
 	}
 	c.learn(t)
+	if t == c.term && t.Compare(c.last.Term) > 0 {
+		c.standby.wasAlone = false // as in heard
+	}
 	if t.Compare(c.term) < 0 {
 		c.out.Sends = append(c.out.Sends, Refused{c.term})
 		return false
@@ -362,11 +401,18 @@ func (c *Core) takeOver(why Why) {
 	c.had, c.aborted = c.has(), true
 	c.standby.stop(c)
 	c.term = c.term.Next(c.cfg.Me)
-	c.active.begin(c, why, spare, lapse)
+	if why == WhyStale || why == WhyAsked {
+		// The other one may have done this too, unheard. If their clocks are right the later term
+		// is the newer one.
+		wall := c.note.boot + uint64(c.now.Sub(c.started)/time.Second)
+		c.term.Number = max(c.term.Number, min(wall, maxTerm))
+	}
+	was := why == WhyNewer && c.peer.Was
+	c.active.begin(c, spare, was, lapse)
 	c.active.append(c, &journal.Entry{Begin: &journal.Begin{Had: c.had, Reason: why.String()}}, nil)
-	c.note.had, c.note.alone = c.had, !spare
-	if why != WhySilence {
-		c.active.secure(c) // the other manager cannot be alone in its term
+	c.note.had, c.note.alone = c.had, !spare && !was
+	if c.note.alone {
+		c.active.secure(c)
 	}
 	if spare {
 		c.note.common = c.had.Number
@@ -399,7 +445,8 @@ func (c *Core) stepBack(why Why) {
 	c.active.stop(c)
 	c.role = Standby
 	c.standby = standby{pair: c.note.pair, conn: c.standby.conn, left: c.standby.left}
-	c.standby.rest = c.now.Add(c.cfg.Alone) // an offer of a pairing may be under way
+	c.standby.rest = c.now.Add(c.cfg.Alone)   // an offer of a pairing may be under way
+	c.standby.clearAt = c.now.Add(c.cfg.Look) // the note of below does it
 	c.note.alone = false
 	c.remember(func() {})
 	c.out.Yield = true

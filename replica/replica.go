@@ -25,12 +25,15 @@
 //     lease ends, unless no way leads to that port: then as soon as one does. If it cannot, it
 //     is standby again, and its entries of that term are no newer than any. An active manager
 //     whose port names the other one is standby from then on. So of two managers on one fabric
-//     at most one goes alone.
+//     at most one goes alone. An active manager that is paired, whose port named a third
+//     manager since the last sign of its peer, does not go alone, but is standby.
 //  6. A standby that is not paired takes over after Config.Stale without a sign, and says that
 //     it may lack entries.
 //  7. Who hears of a newer term is standby from then on. Entries of an older term are refused.
 //  8. After a start a manager is standby. If it was alone before, it has all that was
-//     acknowledged, and may take over after Config.Look without a sign.
+//     acknowledged, and may take over after Config.Look without a sign. So who takes over from
+//     such a manager, having newer entries, goes alone when that one has written down that it
+//     is alone no more.
 //
 // Spans are of a clock that does not jump. Those of two managers may differ in speed by 10 %.
 package replica
@@ -102,7 +105,7 @@ type Sign struct {
 	Last   journal.Mark // the last durable entry of a term that began
 	Active bool
 	Alone  bool   // it is active, and entries count without the peer
-	Was    bool   // it is not active, but was alone when it stopped: it has all entries that count
+	Was    bool   // it is not active, and its disk may say that it was alone when it stopped
 	Pair   uint64 // active: the pairing that it offers; standby: the last one that it accepted
 	Paired bool   // it is standby, and the pairing holds on its side
 	Yield  bool   // it gave up being active for the pairing Pair
@@ -129,7 +132,7 @@ type (
 		Term journal.Term
 		List []journal.Entry
 	}
-	// Snapshot replaces what the standby has.
+	// Snapshot replaces what the standby has. Nothing follows it before its Ack.
 	Snapshot struct {
 		Term  journal.Term
 		At    journal.Mark
@@ -249,7 +252,11 @@ type (
 	Fenced struct{ Unreachable bool }
 	// Challenged says that the port named this manager as its SM, and names the peer now. The
 	// shell looks before it writes the SM of its port, and at least ten times in Config.Alone.
-	Challenged struct{}
+	Challenged struct {
+		// Third: it names a third manager, as each look says until it does not. What the peer
+		// wrote there before may be lost.
+		Third bool
+	}
 	// Port is a change of this manager's port. One that went down and came back is two.
 	Port struct{ Active bool }
 	// Handover asks an active manager to stop, and the paired standby to take over.
@@ -308,6 +315,7 @@ const (
 	WhyPort                      // the port is down
 	WhyLate                      // it could not become the SM of the other one's port in time
 	WhyChallenged                // the other manager is the SM of this one's port
+	WhyOtherAlone                // the other manager was alone before, and may start without this one
 )
 
 // Grant says that this manager is active.

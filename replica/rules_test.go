@@ -118,7 +118,7 @@ func TestFailures(t *testing.T) {
 				}
 				w.heal()
 				w.run(w.now.Add(30 * time.Second))
-				w.judge()
+				w.judge(w.now)
 				if len(w.loud) > 0 {
 					w.fail("entries may be missing")
 				}
@@ -160,7 +160,7 @@ func TestBothLosePower(t *testing.T) {
 			if len(w.loud) > 0 || len(w.turns) != 1 {
 				w.fail("%v", w.turns)
 			}
-			w.judge()
+			w.judge(w.now)
 		})
 	}
 }
@@ -181,7 +181,7 @@ func TestAloneRestarts(t *testing.T) {
 	}
 	a.other().start()
 	w.run(w.now.Add(20 * time.Second))
-	w.judge()
+	w.judge(w.now)
 }
 
 // TestTakeoverAsked: an operator may make a standby active that is no spare.
@@ -194,7 +194,7 @@ func TestTakeoverAsked(t *testing.T) {
 	w.run(w.now.Add(time.Second))
 	o.step(Takeover{})
 	w.run(w.now.Add(time.Second))
-	if len(w.turns) != 1 || w.turns[0].why != WhyAsked || len(w.loud) != 1 {
+	if len(w.turns) != 1 || w.turns[0].why != WhyAsked || len(w.loud) == 0 {
 		w.fail("%v", w.turns)
 	}
 }
@@ -232,7 +232,7 @@ func TestLateTakeoverStarts(t *testing.T) {
 		if len(w.loud) > 0 {
 			w.fail("entries may be missing")
 		}
-		w.judge()
+		w.judge(w.now)
 	}
 }
 
@@ -257,7 +257,7 @@ func TestWayComesBack(t *testing.T) {
 		}
 		w.heal()
 		w.run(w.now.Add(30 * time.Second))
-		w.judge()
+		w.judge(w.now)
 	}
 }
 
@@ -277,29 +277,38 @@ func TestSlowStandbyJoins(t *testing.T) {
 	}
 	w.heal()
 	w.run(w.now.Add(60 * time.Second))
-	w.judge()
+	w.judge(w.now)
 }
 
-// TestPairingWaits: a standby is paired when it has every entry that counted before, however
-// many messages that takes.
-func TestPairingWaits(t *testing.T) {
+// roomy returns a pair whose journals keep much, and the active manager. Nobody asks for changes.
+func roomy(t *testing.T) (*world, *site) {
+	t.Helper()
 	w := newWorld(t, 1)
 	w.quiet = true
 	for _, s := range w.site {
 		s.disk = journal.NewMemory(1000)
 	}
-	act := func() *site {
-		for _, s := range w.site {
-			if s.core != nil && s.core.role == Active && s.core.active.granted {
-				return s
-			}
+	w.until("one is active", func() bool { return w.active() != nil })
+	a := w.active()
+	w.until("they are a pair", func() bool { return a.other().core.standby.paired })
+	return w, a
+}
+
+// active is the site that is, or nil.
+func (w *world) active() *site {
+	for _, s := range w.site {
+		if s.core != nil && s.core.role == Active && s.core.active.granted {
+			return s
 		}
-		return nil
 	}
-	w.until("one is active", func() bool { return act() != nil })
-	a := act()
+	return nil
+}
+
+// TestPairingWaits: a standby is paired when it has every entry that counted before, however
+// many messages that takes.
+func TestPairingWaits(t *testing.T) {
+	w, a := roomy(t)
 	b := a.other()
-	w.until("they are a pair", func() bool { return b.core.standby.paired })
 	b.crash()
 	w.until("it is alone", func() bool { return a.core.active.alone })
 	w.size = readSize
@@ -309,7 +318,7 @@ func TestPairingWaits(t *testing.T) {
 	w.until("they count", func() bool { return len(w.acked) == 20 })
 	a.crash() // and has none of them in memory
 	a.start()
-	w.until("it is active again", func() bool { return act() == a })
+	w.until("it is active again", func() bool { return w.active() == a })
 	b.start()
 	w.until("they are a pair", func() bool { return b.core.standby.paired })
 	for id := range w.acked {
@@ -333,7 +342,7 @@ func TestLostDisk(t *testing.T) {
 	b.disk, b.boot = journal.NewMemory(100), 0
 	b.start()
 	w.run(w.now.Add(20 * time.Second))
-	w.judge()
+	w.judge(w.now)
 }
 
 // TestSyncFails: a write whose sync failed may be there. The manager goes on behind it.
@@ -351,7 +360,7 @@ func TestSyncFails(t *testing.T) {
 		}
 		w.heal()
 		w.run(w.now.Add(30 * time.Second))
-		w.judge()
+		w.judge(w.now)
 	}
 }
 
@@ -359,14 +368,18 @@ func TestSyncFails(t *testing.T) {
 func TestOldHandover(t *testing.T) {
 	w, a := pair(t, 4)
 	b := a.other()
+	id := b.core.standby.pair
+	w.loss[a.i] = [2]int{100, 100}
 	b.core.standby.lease = 0 // it lapsed
-	b.step(Received{Over{Term: b.core.term, ID: b.core.standby.pair}})
+	b.step(Received{Over{Term: b.core.term, ID: id}})
 	w.breakAll(true)
+	w.until("they are a pair anew", func() bool { return b.core.standby.pair > id })
+	w.loss[a.i] = [2]int{}
 	w.run(w.now.Add(20 * time.Second))
 	if len(w.turns) > 0 {
 		w.fail("%v", w.turns)
 	}
-	w.judge()
+	w.judge(w.now)
 }
 
 // TestOldSign: a sign from before a pairing that comes after it does not end the pairing.
@@ -377,7 +390,7 @@ func TestOldSign(t *testing.T) {
 	old.Seq, old.Pair, old.Alone = old.Seq+1, old.Pair-1, true
 	b.step(Heard{Fabric, old})
 	w.run(w.now.Add(5 * time.Second))
-	w.judge()
+	w.judge(w.now)
 }
 
 // TestWildMessages: what no correct manager sends changes nothing that lasts.
@@ -409,7 +422,7 @@ func TestWildMessages(t *testing.T) {
 			s.step(Received{m(term, a.other().core.tail.Number+1)})
 		}
 		w.run(w.now.Add(20 * time.Second))
-		w.judge()
+		w.judge(w.now)
 		if len(w.loud) > 0 {
 			w.fail("entries may be missing")
 		}

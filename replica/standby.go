@@ -13,6 +13,7 @@ var errWild = errors.New("the active manager sent what it cannot have")
 type standby struct {
 	open   bool   // the stream of this manager
 	hello  bool   // it said what it has on it
+	copies bool   // a snapshot is at the disk: no entry follows before that is there
 	conn   uint64 // number of the last stream
 	left   uint64 // the highest number of a stream that was left
 	lostAt mad.Time
@@ -24,6 +25,8 @@ type standby struct {
 	lease    mad.Time     // end of the lease
 
 	wasAlone bool     // this manager has all that counts, as of its start
+	clearing bool     // the disk is to forget that this manager was alone
+	clearAt  mad.Time // not before
 	yield    bool     // it gave up being active for the pairing, and the peer may follow
 	over     bool     // the active manager gave up for the pairing
 	asked    bool     // an operator wants this manager to be active
@@ -93,16 +96,19 @@ func (s *standby) heard(c *Core, p *Sign) {
 
 // renew makes the lease last longer, by the sign that the peer heard last.
 func (s *standby) renew(c *Core, p *Sign) {
-	if p.EchoBoot != c.note.boot || p.Echo == 0 || p.Echo > c.seq || c.seq-p.Echo >= signsKept {
-		return
+	if t, ok := c.echoed(p); ok {
+		s.lease = max(s.lease, t.Add(c.cfg.Lease))
 	}
-	s.lease = max(s.lease, c.sentAt[p.Echo%signsKept].Add(c.cfg.Lease))
 }
 
 func (s *standby) think(c *Core) {
 	if s.open && !s.hello && len(c.disk) == 0 {
-		s.hello = true
-		c.out.Sends = append(c.out.Sends, Hello{Boot: c.note.boot, Conn: s.conn, Last: c.last, Term: c.term})
+		s.hello, s.copies = true, false
+		last := c.last
+		if c.unsure {
+			last = journal.Mark{} // its next entry must not follow one that the peer has not
+		}
+		c.out.Sends = append(c.out.Sends, Hello{Boot: c.note.boot, Conn: s.conn, Last: last, Term: c.term})
 	}
 	// The active manager waits for this one's disk as soon as it is not alone, which is before
 	// this one accepts the pairing.
@@ -116,6 +122,9 @@ func (s *standby) think(c *Core) {
 		s.paired = false
 		c.tell(Notice{Kind: NoticeLeft, Mark: c.last})
 	}
+	if c.may && !s.wasAlone {
+		s.clear(c)
+	}
 	// A stream that was lost while the active manager lives: say so.
 	if s.paired && !s.open && c.silence() > s.lostAt && c.past(s.lostAt, c.cfg.Left) {
 		s.leave(c, nil)
@@ -124,6 +133,21 @@ func (s *standby) think(c *Core) {
 		return // what it has is not known before all is written
 	}
 	s.decide(c)
+}
+
+// clear makes the disk forget that this manager was alone. Until then signs say so.
+func (s *standby) clear(c *Core) {
+	if s.clearing || !c.past(s.clearAt, 0) {
+		return
+	}
+	s.clearing, c.note.alone = true, false
+	c.write(func(d Did) {
+		s.clearing, s.clearAt = false, c.now
+		if d.Err != nil {
+			s.clearAt = c.now.Add(c.cfg.Look)
+		}
+		c.nextSign = c.now
+	})
 }
 
 // decide takes over if a rule permits it.
@@ -154,6 +178,9 @@ func (s *standby) decide(c *Core) {
 // has the newer entries.
 func (s *standby) mayLead(c *Core, silence mad.Time) bool {
 	p := &c.peer
+	if c.term.Owner == c.cfg.Peer && p.Term.Compare(c.term) < 0 {
+		return false // the peer has become active since that sign
+	}
 	return c.heard && !p.Active && !p.Paired && !s.yield && c.now.Sub(silence) < c.cfg.Take && s.leads(c)
 }
 
@@ -163,8 +190,8 @@ func (s *standby) leads(c *Core) bool {
 	if d := c.has().Compare(p.Last); d != 0 {
 		return d > 0
 	}
-	if s.wasAlone != p.Was {
-		return s.wasAlone
+	if c.may != p.Was {
+		return c.may
 	}
 	return c.cfg.Me > c.cfg.Peer
 }
@@ -183,7 +210,7 @@ func (s *standby) entries(c *Core, m Entries) {
 	for i := range m.List {
 		e := &m.List[i]
 		err := journal.Follows(c.tail, e.Mark)
-		if e.Term.Compare(m.Term) > 0 {
+		if e.Term.Compare(m.Term) > 0 || s.copies {
 			err = errWild
 		}
 		if err != nil {
@@ -200,7 +227,7 @@ func (s *standby) entries(c *Core, m Entries) {
 				}
 				return
 			}
-			c.last, c.aborted = e.Mark, false
+			c.last, c.unsure, c.aborted = e.Mark, false, false
 			s.ack(c, conn)
 		})
 	}
@@ -227,6 +254,7 @@ func (s *standby) snapshot(c *Core, m Snapshot) {
 		s.leave(c, errWild)
 		return
 	}
+	s.copies = true
 	c.tail = m.At // a pairing goes on: what was here and what comes both have all that counts
 	conn := s.conn
 	c.order(Replace{State: m.State, At: m.At, Fork: c.note.common}, func(d Did) {
@@ -237,7 +265,8 @@ func (s *standby) snapshot(c *Core, m Snapshot) {
 			}
 			return
 		}
-		c.last, c.aborted = m.At, false
+		c.last, c.unsure, c.aborted = m.At, false, false
+		s.copies = s.copies && s.conn != conn
 		c.tell(Notice{Kind: NoticeCopied, Mark: c.last})
 		s.ack(c, conn)
 	})

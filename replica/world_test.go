@@ -1,7 +1,6 @@
 package replica
 
 import (
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"testing"
@@ -23,10 +22,12 @@ type world struct {
 	due  heap.Heap[mad.Time, func()]
 	site [2]*site
 
-	cut   [2]bool // channels that carry nothing
-	oneWy [2]int  // channel carries nothing from this site (1 or 2; 0: both ways work)
-	split bool    // the fabric is in two halves
-	port  [2]bool // ports that are active
+	cut   [2]bool   // channels that carry nothing
+	oneWy [2]int    // channel carries nothing from this site (1 or 2; 0: both ways work)
+	loss  [2][2]int // by site and channel: percent of its signs that are lost
+	split bool      // the fabric is in two halves
+	port  [2]bool   // ports that are active
+	third third
 
 	acked  map[uint64]acked // by change
 	last   mad.Time         // of them
@@ -36,7 +37,13 @@ type world struct {
 	turns  []turn     // who became active
 	loud   []mad.Time // takeovers that said that entries may be missing
 	log    []string
-	twice  bool // the fabric was split and both channels cut: two histories
+
+	forked  bool     // two histories are possible now
+	forkEnd mad.Time // or were until then; 0: never
+	both    bool     // entries count on each manager alone, as of its disk
+	whole   bool     // no fault makes two histories
+	history *history // nil: none is kept
+	healthy mad.Time // since when one is active, and both are a pair; or mad.Never
 }
 
 // turn is a manager that became active.
@@ -50,6 +57,7 @@ type acked struct {
 	at    mad.Time
 	by    int
 	alone bool
+	fork  bool // as one of two histories
 }
 
 // site is one manager's host.
@@ -61,20 +69,27 @@ type site struct {
 	disk    *journal.Memory
 	wrote   map[string]bool // keys that were ever on its disk
 	boot    uint64          // the highest in a note of it
-	sync    []func()        // commands at the disk that have not been carried out
+	sync    []Command       // commands at the disk that have not begun
 	busy    bool
+	doing   Command       // being carried out
 	slow    time.Duration // more time of each command
+	full    bool          // writes fail, and change nothing
 	fails   int           // commands that fail
 	written bool          // ... but are written all the same
+	unread  bool          // ... and the last entry of a disk that failed is not known
+	alone   bool          // its note says so
+	wall    time.Duration // what its wall clock is ahead
 	stop    bool          // SIGSTOP
 	held    []func()      // what came while it was stopped
 	wake    mad.Time      // of the last timer that was asked for
 	drive   bool          // it drives the fabric
 	sm      int           // who is the SM of this port: 0 or 1, -1 nobody
 	// speed of its clock: 0.953 to 1.048, so that one may be 10 % faster than the other
-	speed float64
-	zero  mad.Time
-	mine  *stream // the stream that it made
+	speed  float64
+	zero   mad.Time
+	looked mad.Time          // its clock when its port named it last
+	view   [registers]uint64 // of an active manager
+	mine   *stream           // the stream that it made
 }
 
 type stream struct {
@@ -105,9 +120,13 @@ func (w *world) logf(format string, args ...any) {
 }
 
 func newWorld(t testing.TB, seed uint64) *world {
-	w := &world{t: t, r: rand.New(rand.NewPCG(seed, 77)), port: [2]bool{true, true}, acked: map[uint64]acked{}, now: 1e9}
+	w := &world{t: t, r: rand.New(rand.NewPCG(seed, 77)), port: [2]bool{true, true}, acked: map[uint64]acked{}, now: 1e9, healthy: mad.Never}
 	for i := range 2 {
 		w.site[i] = &site{w: w, i: i, disk: journal.NewMemory(1 + w.r.IntN(300)), wrote: map[string]bool{}, sm: -1, speed: 0.953 + 0.095*w.r.Float64()}
+	}
+	if w.r.IntN(4) == 0 {
+		fast := w.r.IntN(2)
+		w.site[fast].speed, w.site[1-fast].speed = 1.048, 0.953
 	}
 	for _, s := range w.site {
 		s.start()
@@ -118,6 +137,9 @@ func newWorld(t testing.TB, seed uint64) *world {
 // clock is the site's own time.
 func (s *site) clock() mad.Time { return mad.Time(float64(s.w.now-s.zero)*s.speed) + 5e9 }
 
+// unix is its wall clock.
+func (s *site) unix() time.Duration { return s.w.now.Sub(0) + s.wall + 10*time.Hour }
+
 func (s *site) other() *site { return s.w.site[1-s.i] }
 
 func (s *site) start() {
@@ -125,6 +147,7 @@ func (s *site) start() {
 	s.w.logf("%d starts", s.i)
 	s.core = New(Defaults(ib.GUID(10+s.i), ib.GUID(11-s.i)))
 	s.zero = s.w.now
+	s.doing = nil
 	s.sync, s.busy, s.stop, s.held, s.drive, s.mine, s.wake = nil, false, false, nil, false, nil, 0
 	last, err := s.disk.Last()
 	if err != nil {
@@ -138,13 +161,17 @@ func (s *site) start() {
 	if list, err := s.disk.Entries(last.Number, 1); err == nil && len(list) > 0 {
 		begin = list[0].Begin
 	}
-	s.step(Start{Last: last, Begin: begin, Note: note, Boot: uint64(s.w.now.Sub(0) / time.Second)})
+	s.step(Start{Last: last, Begin: begin, Note: note, Boot: uint64(s.unix() / time.Second)})
 	s.dial()
 }
 
-// crash ends the process; what the disk has not been asked to sync is lost.
+// crash ends the process, or the host. What was being written is there or not, as a whole,
+// because a store is atomic; what came after it is lost.
 func (s *site) crash() {
 	s.w.logf("%d crashes", s.i)
+	if c := s.doing; c != nil && s.fails == 0 && !s.full && s.w.r.IntN(2) == 0 {
+		s.apply(c)
+	}
 	s.life++
 	s.core = nil
 	s.drive = false
@@ -204,9 +231,7 @@ func (s *site) do(out *Output) {
 		w.logf("%d is active: %v, %v", s.i, out.Grant.Why, s.core.term)
 		s.drive = true
 		w.turns = append(w.turns, turn{w.now, s.i, out.Grant.Why})
-		if out.Grant.Stale {
-			w.loud = append(w.loud, w.now)
-		}
+		s.granted(out.Grant)
 		until := out.Grant.Until
 		s.later(w.lag(100*time.Millisecond), func() { s.fence(until) })
 	}
@@ -225,7 +250,7 @@ func (s *site) do(out *Output) {
 	if out.Sign != nil {
 		for ch := range 2 {
 			o := s.other()
-			if !w.carries(s.i, Channel(ch)) || !w.quiet && w.r.IntN(50) == 0 || o.core == nil {
+			if !w.carries(s.i, Channel(ch)) || w.r.IntN(100) < w.loss[s.i][ch] || !w.quiet && w.r.IntN(50) == 0 || o.core == nil {
 				if Channel(ch) == Fabric {
 					s.later(150*time.Millisecond, func() { s.step(Unanswered{}) })
 				}
@@ -266,62 +291,14 @@ func (w *world) carries(i int, ch Channel) bool {
 	return ch == Stream || !w.split && w.port[0] && w.port[1]
 }
 
-func (s *site) fence(until mad.Time) {
-	w := s.w
-	switch {
-	case !s.drive || s.clock() >= until:
-		return
-	case !w.port[s.i]:
-		s.later(50*time.Millisecond, func() { s.fence(until) })
-		return
-	}
-	s.sm = s.i
-	if w.split || !w.port[1-s.i] {
-		s.step(Fenced{Unreachable: true})
-		s.reach()
-	} else {
-		s.other().sm = s.i
-		s.step(Fenced{})
-	}
-	// It goes on driving: ports that come back are told.
-	s.later(300*time.Millisecond, s.sweep)
-}
-
-// reach makes the manager the SM of the other one's port as soon as there is a way.
-func (s *site) reach() {
-	w := s.w
-	switch {
-	case !s.drive || s.sm != s.i:
-	case w.port[s.i] && !w.split && w.port[1-s.i]:
-		s.other().sm = s.i
-	default:
-		s.later(100*time.Millisecond, s.reach)
-	}
-}
-
-// sweep is what a manager that drives the fabric does from time to time: it tells ports who
-// their SM is, but stops if its own names another one.
-func (s *site) sweep() {
-	w := s.w
-	if !s.drive {
-		return
-	}
-	if w.port[s.i] {
-		if s.sm != s.i {
-			w.logf("%d is challenged", s.i)
-			s.step(Challenged{})
-			return
-		}
-		if o := s.other(); !w.split && w.port[1-s.i] && !(o.core != nil && o.drive) {
-			o.sm = s.i
-		}
-	}
-	s.later(100*time.Millisecond, s.sweep)
-}
-
-// command carries out one command after the other. A crash leaves some of them out, in order.
+// command carries out one command after the other.
 func (s *site) command(c Command) {
-	s.sync = append(s.sync, func() { s.carryOut(c) })
+	s.sync = append(s.sync, c)
+	if a, ok := c.(Append); ok && a.Entry.Begin != nil && a.Entry.Term.Owner == s.core.cfg.Me {
+		if r := a.Entry.Begin.Reason; r == WhyStale.String() || r == WhyAsked.String() {
+			s.w.loud = append(s.w.loud, s.w.now)
+		}
+	}
 	s.pump()
 }
 
@@ -329,59 +306,38 @@ func (s *site) pump() {
 	if s.busy || len(s.sync) == 0 {
 		return
 	}
-	s.busy = true
-	f := s.sync[0]
+	s.busy, s.doing = true, s.sync[0]
 	s.sync = s.sync[1:]
-	s.w.at(s.slow+s.w.lag(3*time.Millisecond), func() {}) // keeps the order of random numbers
 	life := s.life
 	s.w.at(s.slow+s.w.lag(3*time.Millisecond), func() {
-		if s.core == nil || s.life != life {
-			return
+		if s.core != nil && s.life == life {
+			s.carryOut()
 		}
-		f()
 	})
 }
 
-func (s *site) carryOut(c Command) {
+func (s *site) carryOut() {
+	c := s.doing
+	s.doing = nil
 	var d Did
-	fails := s.fails > 0
-	if fails {
+	_, reads := c.(ReadEntries)
+	if _, ok := c.(ReadState); ok {
+		reads = true
+	}
+	switch {
+	case s.full && !reads:
+		d.Err = errFull
+	case s.fails > 0:
 		s.fails--
-	}
-	// A write whose sync fails may be there all the same.
-	if !fails || s.written || s.w.r.IntN(3) == 0 {
-		switch c := c.(type) {
-		case Append:
-			before := must(s.disk.Last())
-			if d.Err = s.disk.Append(&c.Entry); d.Err == nil {
-				if before.Term.Compare(c.Entry.Term) > 0 {
-					s.w.fail("%v follows %v", c.Entry.Mark, before)
-				}
-				for i := range c.Entry.Ops {
-					s.wrote[string(c.Entry.Ops[i].Record.Key)] = true
-				}
-			}
-		case SetNote:
-			n := must(decodeNote(c.Note))
-			if n.boot < s.boot {
-				s.w.fail("start %d of %d follows start %d", n.boot, s.i, s.boot)
-			}
-			s.boot = n.boot
-			d.Err = s.disk.SetNote(c.Note)
-		case ReadEntries:
-			d.Entries, d.Err = s.disk.Entries(c.From, c.Size)
-		case ReadState:
-			d.State, d.Err = s.disk.Load()
-			d.Mark, _ = s.disk.Last()
-		case Replace:
-			if before := must(s.disk.Last()); before.Term.Compare(c.At.Term) > 0 {
-				s.w.fail("a state of %v replaces one of %v", c.At, before)
-			}
-			d.Err = s.disk.Replace(c.State, c.At)
+		if !reads && (s.written || s.w.r.IntN(3) == 0) {
+			s.apply(c) // a write whose sync fails may be there all the same
 		}
+		d.Err = errIO
+	default:
+		d = s.apply(c)
 	}
-	if fails {
-		d = Did{Err: errors.New("no space"), Mark: must(s.disk.Last())}
+	if d.Err != nil && !s.unread && s.w.r.IntN(4) > 0 {
+		d.Mark = must(s.disk.Last())
 	}
 	// The answer may be lost with a crash, or late by a stop.
 	s.later(s.w.lag(time.Millisecond), func() {
@@ -391,8 +347,45 @@ func (s *site) carryOut(c Command) {
 	})
 }
 
+// apply carries a command out at a disk that works.
+func (s *site) apply(c Command) (d Did) {
+	switch c := c.(type) {
+	case Append:
+		before := must(s.disk.Last())
+		if d.Err = s.disk.Append(&c.Entry); d.Err == nil {
+			if before.Term.Compare(c.Entry.Term) > 0 {
+				s.w.fail("%v follows %v", c.Entry.Mark, before)
+			}
+			for i := range c.Entry.Ops {
+				s.wrote[string(c.Entry.Ops[i].Record.Key)] = true
+			}
+		}
+	case SetNote:
+		n := must(decodeNote(c.Note))
+		if n.boot < s.boot {
+			s.w.fail("start %d of %d follows start %d", n.boot, s.i, s.boot)
+		}
+		s.boot, s.alone = n.boot, n.alone
+		d.Err = s.disk.SetNote(c.Note)
+	case ReadEntries:
+		d.Entries, d.Err = s.disk.Entries(c.From, c.Size)
+	case ReadState:
+		d.State, d.Err = s.disk.Load()
+		d.Mark, _ = s.disk.Last()
+	case Replace:
+		if before := must(s.disk.Last()); before.Term.Compare(c.At.Term) > 0 {
+			s.w.fail("a state of %v replaces one of %v", c.At, before)
+		}
+		d.Err = s.disk.Replace(c.State, c.At)
+	}
+	return d
+}
+
 func (s *site) done(d Done) {
 	w := s.w
+	if w.history != nil {
+		w.history.answered(s, d)
+	}
 	if d.Err != nil {
 		return
 	}
@@ -403,111 +396,26 @@ func (s *site) done(d Done) {
 		w.fail("change %d is answered twice", d.ID)
 	}
 	w.last = w.now
-	w.acked[d.ID] = acked{w.now, s.i, s.core.active.alone}
+	alone := s.core.active.alone
+	w.acked[d.ID] = acked{w.now, s.i, alone, alone && (w.maybeFork() || s.other().isAlone() || w.unheard(s))}
 }
 
 // key is the record that a change writes.
 func key(id uint64) []byte { return fmt.Appendf(nil, "%08d", id) }
 
 func (s *site) ask() {
+	w := s.w
 	if s.core == nil || s.stop {
 		return
 	}
-	s.w.nextID++
-	rec := store.Record{Table: store.TableServices, Key: key(s.w.nextID), Value: append(make([]byte, s.w.size), byte(s.i))}
-	s.step(Change{ID: s.w.nextID, Wall: int64(s.clock()), Ops: []store.Op{{Kind: store.PutRecord, Record: rec}}})
-}
-
-// Streams.
-
-func (s *site) dial() {
-	s.later(s.w.lag(100*time.Millisecond)+20*time.Millisecond, func() {
-		if s.mine == nil && s.core.Role() == Standby && s.other().core != nil && !s.w.cut[Stream] && s.w.oneWy[Stream] == 0 {
-			m := &stream{from: s, to: s.other(), fromLife: s.life, toLife: s.other().life, open: true}
-			s.mine = m
-			m.to.later(s.w.lag(2*time.Millisecond), func() {
-				if m.open {
-					m.to.step(Opened{Mine: false})
-					s.later(s.w.lag(2*time.Millisecond), func() {
-						if m.open {
-							s.step(Opened{Mine: true})
-						}
-					})
-				}
-			})
-		}
-		s.dial()
-	})
-}
-
-// breakStream ends a stream. Who is told: told, or after a time-out.
-func (w *world) breakStream(m *stream, told bool) {
-	if !m.open {
-		return
+	w.nextID++
+	rec := store.Record{Table: store.TableServices, Key: key(w.nextID), Value: append(make([]byte, w.size), byte(s.i))}
+	ops := []store.Op{{Kind: store.PutRecord, Record: rec}}
+	if w.history != nil {
+		w.history.read(s)
+		ops = append(ops, w.history.asked(w, w.nextID))
 	}
-	m.open = false
-	d := w.lag(5 * time.Millisecond)
-	if !told {
-		d = 300 * time.Millisecond
-	}
-	from, to := m.from, m.to
-	if from.core != nil && from.life == m.fromLife {
-		from.later(d, func() {
-			if from.mine == m {
-				from.mine = nil
-				from.step(Closed{Mine: true})
-			}
-		})
-	} else if from.mine == m {
-		from.mine = nil
-	}
-	if to.core != nil && to.life == m.toLife {
-		to.later(d, func() {
-			if from.mine == nil || from.mine == m {
-				to.step(Closed{Mine: false})
-			}
-		})
-	}
-}
-
-func (w *world) breakAll(told bool) {
-	for _, x := range w.site {
-		if x.mine != nil {
-			w.breakStream(x.mine, told)
-		}
-	}
-}
-
-func (s *site) send(msg Message) {
-	w := s.w
-	m, to := s.mine, s.other()
-	mine := true
-	switch msg.(type) {
-	case Entries, Snapshot, Pair, Over:
-		m, mine = s.other().mine, false
-	case Refused:
-		if m == nil {
-			m, mine = s.other().mine, false
-		}
-	}
-	if m == nil || !m.open {
-		return
-	}
-	if !w.carries(s.i, Stream) {
-		w.at(2*time.Second, func() { w.breakStream(m, true) }) // TCP_USER_TIMEOUT
-		return
-	}
-	last := &m.last
-	if !mine {
-		last = &m.back
-	}
-	*last = max(*last+1, w.now.Add(w.lag(2*time.Millisecond)))
-	at := *last
-	to.later(at.Sub(w.now), func() {
-		if mine && s.mine == m || !mine && to.mine == m { // what was sent before the end arrives
-			to.step(Received{msg})
-		}
-	})
+	s.step(Change{ID: w.nextID, Wall: int64(s.unix()), Ops: ops})
 }
 
 func (w *world) fail(format string, args ...any) {

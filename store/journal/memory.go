@@ -93,7 +93,8 @@ func (m *Memory) append(e *Entry) error {
 	m.entries = append(m.entries, kept)
 	if n := len(m.entries) - m.keep; n > 0 {
 		m.begin = m.entries[n-1].Mark
-		m.entries = slices.Delete(m.entries, 0, n)
+		clear(m.entries[:n])
+		m.entries = m.entries[n:]
 	}
 	return nil
 }

@@ -1,0 +1,208 @@
+package replica
+
+import (
+	"reflect"
+	"time"
+
+	"heddle/mad"
+	"heddle/store"
+	"heddle/store/journal"
+)
+
+// soon is the bound within which, after the last fault, one manager is active and the two are
+// a pair: Config.Stale, two clocks that differ by 10 %, and what a copy takes.
+const soon = 14 * time.Second
+
+// fork notes whether two histories are possible: the fabric is in two halves, and the stream
+// does not work both ways. This is the price of two managers without a third vote.
+func (w *world) fork() {
+	now := w.split && (w.cut[Stream] || w.oneWy[Stream] != 0)
+	if now || w.forked {
+		w.forkEnd = w.now
+	}
+	w.forked = now
+}
+
+// maybeFork reports whether two histories are possible now, or were a moment ago, so that one of
+// the managers may not know yet. A sign takes longer than Config.Every if some are late.
+func (w *world) maybeFork() bool {
+	return w.forked || w.forkEnd > 0 && w.now.Sub(w.forkEnd) < time.Second
+}
+
+// check holds at any moment.
+func (w *world) check() {
+	a, b := w.site[0], w.site[1]
+	if both := a.isAlone() && b.isAlone(); !both {
+		w.both = false
+	} else if !w.both {
+		// Entries count on each of them alone, or will when it starts. A takeover that said that
+		// entries may be missing does this too: the other one may not know of it.
+		if !w.maybeFork() && len(w.loud) == 0 {
+			w.fail("entries count on each of them alone")
+		}
+		w.both = true
+	}
+	if a.core == nil || b.core == nil {
+		w.healthy = mad.Never
+		return
+	}
+	if a.core.role == Active && b.core.role == Active && a.core.term == b.core.term {
+		w.fail("both are active in %v", a.core.term)
+	}
+	healthy := false
+	for _, s := range w.site {
+		o := s.other()
+		if o.core.role != Active {
+			continue
+		}
+		spare := s.core.role == Standby && s.core.standby.spare(stepped(s))
+		// A paired standby and an active manager that is alone exclude each other.
+		if o.core.active.alone && spare {
+			w.fail("%d is alone, and %d believes to be paired", 1-s.i, s.i)
+		}
+		healthy = healthy || o.core.active.paired && spare
+	}
+	if !healthy {
+		w.healthy = mad.Never
+	} else if w.healthy == mad.Never {
+		w.healthy = w.now
+	}
+}
+
+// unheard reports whether the other manager has a newer term that a site does not know, because
+// it took over and said that entries may be missing.
+func (w *world) unheard(s *site) bool {
+	if len(w.loud) == 0 {
+		return false
+	}
+	t := must(s.other().disk.Last()).Term
+	if o := s.other().core; o != nil && o.term.Compare(t) > 0 {
+		t = o.term
+	}
+	return t.Compare(s.core.term) > 0
+}
+
+// isAlone reports whether entries count on this manager alone, or may when it starts.
+func (s *site) isAlone() bool {
+	return s.alone || s.core != nil && s.core.role == Active && s.core.active.alone
+}
+
+// stepped is the site's core with its time.
+func stepped(s *site) *Core {
+	s.core.now = s.clock()
+	return s.core
+}
+
+// granted looks at a manager that became active, when it may begin to append.
+func (s *site) granted(g *Grant) {
+	w := s.w
+	s.looked = 0
+	if w.history != nil {
+		w.history.load(s, must(s.disk.Load()))
+	}
+	if g.Stale {
+		w.loud = append(w.loud, w.now)
+		return
+	}
+	// It does not say that it may lack entries, so it has all that count.
+	w.complete(s)
+}
+
+// complete fails if a site lacks a change that counts.
+func (w *world) complete(s *site) {
+	st := must(s.disk.Load())
+	have := map[string]bool{}
+	for _, r := range st.Records {
+		have[string(r.Key)] = true
+	}
+	for id, a := range w.acked {
+		if have[string(key(id))] {
+			continue
+		}
+		// Only what was acknowledged by a manager that was alone can be missing: one of two
+		// histories, or before a takeover that said so.
+		if a.alone && (a.fork || len(w.loud) > 0 && w.loud[len(w.loud)-1] >= a.at) {
+			continue
+		}
+		w.fail("change %d was acknowledged by %d at %v (alone: %v), and is gone", id, a.by, a.at, a.alone)
+	}
+}
+
+func (w *world) show() {
+	for _, s := range w.site {
+		c := s.core
+		w.logf("%d: %v ready %v tail %v last %v disk %d(%d,%v) standby %+v mine %v active %+v peer %+v", s.i, c.role, c.ready, c.tail, c.last, len(c.disk), len(s.sync), s.busy, c.standby, s.mine, struct {
+			open, joined, noted, paired bool
+			sent, acked                 uint64
+			met                         *Hello
+		}{c.active.open, c.active.joined, c.active.noted, c.active.paired, c.active.sent, c.active.acked, c.active.met}, c.peer)
+	}
+}
+
+// judge looks at the end, when nothing has failed since a time.
+func (w *world) judge(since mad.Time) {
+	w.t.Helper()
+	var act *site
+	for _, s := range w.site {
+		if s.core.role == Active {
+			if act != nil {
+				w.fail("both are active at the end")
+			}
+			act = s
+		}
+	}
+	if act == nil {
+		w.fail("nobody is active at the end")
+	}
+	if o := act.other(); !act.core.active.paired || !o.core.standby.spare(stepped(o)) {
+		w.fail("not paired at the end")
+	}
+	if w.healthy > since.Add(soon) {
+		w.fail("they are a pair since %v, and the last fault ended at %v", w.healthy, since)
+	}
+	if m, n := must(act.disk.Last()), must(act.other().disk.Last()); n.Number+50 < m.Number {
+		w.fail("the standby has %v, the active manager %v", n, m)
+	}
+	if w.now.Sub(w.last) > 3*time.Second {
+		w.fail("nothing was acknowledged since %v", w.last)
+	}
+	if len(w.acked) == 0 {
+		w.fail("nothing was acknowledged")
+	}
+	w.same()
+	w.complete(act)
+}
+
+// same fails if the disks have different entries of the same mark, or different states of the
+// same last entry.
+func (w *world) same() {
+	var at [2]journal.Mark
+	var state [2]*store.State
+	seen := map[journal.Mark]journal.Entry{}
+	for i, s := range w.site {
+		state[i], at[i], _ = s.disk.Contents()
+		list, _ := s.disk.Entries(at[i].Number, 1<<30)
+		for n := uint64(1); n < at[i].Number; n++ {
+			if l, err := s.disk.Entries(n, 1<<30); err == nil {
+				list = l
+				break
+			}
+		}
+		for _, e := range list {
+			if o, ok := seen[e.Mark]; ok && !reflect.DeepEqual(o, e) {
+				w.fail("%v is %+v on one disk and %+v on the other", e.Mark, o, e)
+			}
+			seen[e.Mark] = e
+		}
+	}
+	if at[0] == at[1] && !reflect.DeepEqual(state[0], state[1]) {
+		w.fail("at %v the states differ: %v and %v", at[0], state[0], state[1])
+	}
+}
+
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}
