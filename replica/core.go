@@ -24,10 +24,8 @@ type Core struct {
 	ready bool // the start is written down
 	role  Role
 	note  note // as last written or being written
-	// may: the note on the disk may say that this manager is alone, though it is not. It counts
-	// the notes that said so.
-	may   bool
-	alone int
+	may   bool // the note on the disk may say that this manager is alone
+	alone int  // notes that said so
 	term  journal.Term
 	tail  journal.Mark // the last entry that was given to the disk
 	last  journal.Mark // the last durable entry

@@ -35,6 +35,11 @@
 //     such a manager, having newer entries, goes alone when that one has written down that it
 //     is alone no more.
 //
+// Entries count in one order, and a manager that appends sees those before. A query whose answer
+// must not be stale is answered by a manager that is alone, or that is paired and saw no third
+// manager, if a look of the last 1.5 Config.Every showed it as the SM of its port. TestLinear
+// holds this against histories. Other queries any active manager answers.
+//
 // Spans are of a clock that does not jump. Those of two managers may differ in speed by 10 %.
 package replica
 
