@@ -26,6 +26,7 @@ type upFlags struct {
 	node, socket string
 	guests       guestFlags
 	vms          string
+	pair         bool
 }
 
 // gentle is how many packets a second hosts send by default, so that counters move.
@@ -45,7 +46,11 @@ it, and serves the API and the status page on 127.0.0.1:7480. Prints SUBNET UP.
 Hosts send a little, so that counters move (--traffic). Real tools can attach to
 the simulated subnet while it runs, by ibsim-run and 'heddle attach', under the
 name of --socket. Commands on standard input take links and nodes down and up
-('help' lists them).`,
+('help' lists them).
+
+With --pair two managers share their state, with a page each, at --api and at the
+next port. 'kill -9' of one shows the other take over; the killed one comes back
+after 5 s (docs/ha.md).`,
 		Example: `  heddle up
   heddle up --topo torus,8x8 --engine updn
   echo 'node down "S-1-3"' | heddle up --netlist tree.net`,
@@ -59,6 +64,7 @@ name of --socket. Commands on standard input take links and nodes down and up
 	f.sim.register(c.Flags())
 	f.guests.register(c.Flags())
 	c.Flags().StringVar(&f.vms, "vms", "driver", "who starts and migrates VMs on the hypervisors of --hypervisors: `WHO` driver (they do what 'heddle ctl vm' says), or console (only console commands)")
+	c.Flags().BoolVar(&f.pair, "pair", false, "two managers that share their state, as processes of their own, on --node and the next host: kill one, and the other goes on")
 	f.register(c.Flags(), "up")
 	return c
 }
@@ -71,6 +77,9 @@ func (f *upFlags) run(cmd *cobra.Command) error {
 	simCfg, err := f.sim.config()
 	if err != nil {
 		return err
+	}
+	if f.pair && len(f.sim.hypers) > 0 && f.vms == "driver" {
+		return usagef("--pair: the driver of hypervisors works with one manager; add --vms console")
 	}
 	if f.vms != "driver" && f.vms != "console" {
 		return usagef("--vms %q: want driver or console", f.vms)
@@ -93,11 +102,6 @@ func (f *upFlags) run(cmd *cobra.Command) error {
 	}
 	tty := newTerminal(cmd)
 	log := f.logger(tty)
-	st, err := f.openStore()
-	if err != nil {
-		return err
-	}
-	defer st.Close()
 	if fab.Count(ib.NodeCA) < 2 && !cmd.Flags().Changed("traffic") {
 		f.sim.traffic = nil // nobody to send to
 	}
@@ -118,12 +122,21 @@ func (f *upFlags) run(cmd *cobra.Command) error {
 		return err
 	}
 	defer um.Close()
+	ctx, cancel := cancelable(cmd)
+	defer cancel()
+	if f.pair {
+		go console(cmd.InOrStdin(), cmd.OutOrStdout(), d, cancel)
+		return f.managePair(ctx, d, fab, cmd.OutOrStdout())
+	}
+	st, err := f.openStore()
+	if err != nil {
+		return err
+	}
+	defer st.Close()
 	port, err := d.Port(f.node)
 	if err != nil {
 		return err
 	}
-	ctx, cancel := cancelable(cmd)
-	defer cancel()
 	go console(cmd.InOrStdin(), cmd.OutOrStdout(), d, cancel)
 	name := portName(port, fab)
 	fmt.Fprintf(tty, "tools: IBSIM_SOCKNAME=%s ibsim-run ibnetdiscover, or heddle attach %s@%s -- saquery NR\n", f.socket, name, f.socket)
