@@ -69,6 +69,19 @@ after 5 s (docs/ha.md).`,
 	return c
 }
 
+// check refuses flags that do not go together.
+func (f *upFlags) check() error {
+	switch {
+	case f.vms != "driver" && f.vms != "console":
+		return usagef("--vms %q: want driver or console", f.vms)
+	case f.pair && len(f.sim.hypers) > 0 && f.vms == "driver":
+		return usagef("--pair: the driver of hypervisors works with one manager; add --vms console")
+	case f.netlist.netlist == "-":
+		return usagef("--netlist -: standard input is used by the console; give a file")
+	}
+	return f.guests.check(f.sim.seed)
+}
+
 func (f *upFlags) run(cmd *cobra.Command) error {
 	cfg, err := f.config()
 	if err != nil {
@@ -78,20 +91,11 @@ func (f *upFlags) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	if f.pair && len(f.sim.hypers) > 0 && f.vms == "driver" {
-		return usagef("--pair: the driver of hypervisors works with one manager; add --vms console")
-	}
-	if f.vms != "driver" && f.vms != "console" {
-		return usagef("--vms %q: want driver or console", f.vms)
-	}
-	if err := f.guests.check(f.sim.seed); err != nil {
+	if err := f.check(); err != nil {
 		return err
 	}
 	var fab *fabric.Fabric
 	var dos []string
-	if f.netlist.netlist == "-" {
-		return usagef("--netlist -: standard input is used by the console; give a file")
-	}
 	if f.netlist.netlist != "" {
 		fab, dos, err = f.netlist.read(nil)
 	} else if len(f.topo) > 0 {
