@@ -341,7 +341,12 @@ func (f *band) signed(d *wire.Datagram, from ib.LID) {
 	p := f.p
 	f.echo = d.Nonce
 	if d.Echo != p.nonce {
-		return // it may be a copy of an old one
+		// It may be a copy of an old one. But if this manager knows no LID of the peer, as with an
+		// empty store, the peer hears its nonce by an answer only.
+		if p.known.lidOf(p.cfg.Rules.Peer) == 0 {
+			p.known.met(p.cfg.Rules.Peer, from)
+		}
+		return
 	}
 	p.known.met(p.cfg.Rules.Peer, from)
 	p.heard(replica.Fabric, d.Sign)

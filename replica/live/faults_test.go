@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -18,6 +19,7 @@ import (
 	"heddle/replica/wire"
 	"heddle/sim"
 	"heddle/store"
+	"heddle/store/boltdb"
 	"heddle/store/journal"
 )
 
@@ -75,6 +77,28 @@ func TestUnreachable(t *testing.T) {
 	if !o.active.Load() {
 		t.Error("it gave up")
 	}
+}
+
+// TestFirstSign: two managers that never had a stream hear each other in band, although one of them
+// has an empty store and cannot know the other one's LID.
+func TestFirstSign(t *testing.T) {
+	b := newTestbed(t, 2)
+	x, y := b.site[0], b.site[1]
+	x.proxy.setCut(true)
+	y.proxy.setCut(true)
+	db, err := boltdb.Open(filepath.Join(x.dir, boltdb.FileName))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := db.Apply([]store.Op{{Kind: store.PutLID, GUID: y.guid, LID: lidHost + 1}}); err != nil {
+		t.Fatal(err)
+	}
+	db.Close()
+	x.start()
+	y.start()
+	b.eventually("both heard a sign in band", func() bool {
+		return x.pair().Status().Signs[replica.Fabric] > 0 && y.pair().Status().Signs[replica.Fabric] > 0
+	})
 }
 
 // TestFork: a standby that lacks entries takes over because an operator says so. The entries that
