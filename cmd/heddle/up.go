@@ -120,7 +120,7 @@ func (f *upFlags) run(cmd *cobra.Command) error {
 		return err
 	}
 	defer srv.Close()
-	go srv.Serve(cmd.Context())
+	go srv.Serve(context.WithoutCancel(cmd.Context())) // until Close: managers end before it
 	um, err := umadfs.Listen(d, f.socket)
 	if err != nil {
 		return err
