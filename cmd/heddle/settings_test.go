@@ -22,7 +22,7 @@ import (
 var managers = map[string][]string{
 	"sm":   nil,
 	"plan": {"fault", "json"},
-	"up":   {"node", "socket", "topo", "netlist", "allow-do", "allow-include", "vms"}, // and those of the simulator
+	"up":   {"node", "socket", "topo", "netlist", "allow-do", "allow-include", "vms", "pair"}, // and those of the simulator
 }
 
 // valuesOf are the settings that a command has taken.
