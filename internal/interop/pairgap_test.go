@@ -109,12 +109,12 @@ func TestPairGap(t *testing.T) {
 	p := newPair(t, &b, sock, "")
 	p.start(0)
 	p.start(1)
-	active := p.paired()
+	p.paired()
 	w := watchSA(t, sock, b.cas[100], b.portGUID(b.cas[200]))
 	gaps := map[string][]time.Duration{}
 	for range 5 {
 		for _, how := range []string{"kill -9", "handover"} {
-			active = p.paired()
+			active := p.paired()
 			for w.answered(t); w.longest() > 50*time.Millisecond; w.answered(t) { // until a quiet moment
 			}
 			if how == "kill -9" {
