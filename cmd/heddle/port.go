@@ -7,7 +7,9 @@ import (
 	"os"
 	"strings"
 
+	"heddle/ib"
 	"heddle/mad"
+	"heddle/replica/wire"
 	"heddle/transport/ibsim"
 	"heddle/transport/rmpp"
 	"heddle/transport/umad"
@@ -25,6 +27,8 @@ func openPort(ctx context.Context, spec string) (mad.Transport, error) {
 		if err != nil {
 			return nil, err
 		}
+		// Signs of the other manager of a pair come without being asked for.
+		o.Agents = []umad.Agent{{Class: wire.SignClass, Version: wire.SignVersion, OUI: wire.SignOUI, Methods: []ib.Method{ib.MethodSend}}}
 		p, err := umad.OpenPort(o)
 		if err != nil {
 			return nil, err
