@@ -29,13 +29,13 @@ type pair struct {
 	addr  [2]string // of their APIs
 	ports [2]int    // on which they copy
 	prog  [2]program
-	parts string // a file of partitions; empty: none
+	more  []string // arguments of both
 }
 
 // newPair prepares two managers on the first two hosts.
-func newPair(t *testing.T, b *built, sock, parts string) *pair {
+func newPair(t *testing.T, b *built, sock string, more ...string) *pair {
 	t.Helper()
-	p := &pair{b: b, t: t, sock: sock, parts: parts}
+	p := &pair{b: b, t: t, sock: sock, more: more}
 	first := need.Port(t, 4)
 	for i := range 2 {
 		p.ports[i], p.addr[i] = first+i, fmt.Sprintf("127.0.0.1:%d", first+2+i)
@@ -61,10 +61,7 @@ func (p *pair) start(i int) {
 		"--peer", fmt.Sprintf("%s:%d", hosts[1-i], p.ports[1-i]), "--peer-guid", p.guids[1-i].String(),
 		"--ha-listen", fmt.Sprintf("127.0.0.1:%d", p.ports[i]), "--ha-dir", filepath.Join(p.b.dir, "pair", hosts[i]),
 	}
-	if p.parts != "" {
-		args = append(args, "--partitions", p.parts)
-	}
-	p.prog[i] = start(p.t, p.b.dir, nil, heddle, args...)
+	p.prog[i] = start(p.t, p.b.dir, nil, heddle, append(args, p.more...)...)
 	p.prog[i].await("serving the API", 0, upTime)
 }
 
@@ -91,8 +88,15 @@ func (p *pair) until(i int, what string, ok func(api.HA) bool) {
 	}
 }
 
-// paired waits until one of the two is active, and both have all entries, and returns the active one.
+// paired waits until one of the two is active, both have all entries, and the subnet is up, and
+// returns the active one.
 func (p *pair) paired() int {
+	p.t.Helper()
+	return p.copied(func(i int) bool { return status(p.t, p.b.dir, p.addr[i]).SubnetUp })
+}
+
+// copied waits until one of the two is active for whom and holds, and both have all entries, and returns it.
+func (p *pair) copied(and func(i int) bool) int {
 	p.t.Helper()
 	for end := time.Now().Add(need.Patience); ; {
 		h := [2]api.HA{p.ha(0), p.ha(1)}
@@ -101,7 +105,7 @@ func (p *pair) paired() int {
 			if h[1].Active {
 				i = 1
 			}
-			if status(p.t, p.b.dir, p.addr[i]).SubnetUp {
+			if and(i) {
 				return i
 			}
 		}
@@ -192,7 +196,7 @@ func TestPair(t *testing.T) {
 	if err := os.WriteFile(parts, []byte(tenant), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	p := newPair(t, &b, sock, parts)
+	p := newPair(t, &b, sock, "--partitions", parts)
 	p.start(0)
 	p.start(1)
 	active := p.paired()
@@ -254,4 +258,42 @@ func TestPair(t *testing.T) {
 	p.start(1 - active)
 	p.serves(1 - active)
 	p.same("after the last one was alone and was killed", before)
+}
+
+// TestPairWithOpenSM: a third manager is met as the specification has it. OpenSM of higher priority
+// gets the subnet; the pair goes on copying, also when its active manager dies meanwhile; and it has
+// the subnet again when OpenSM dies. No LID moves.
+func TestPairWithOpenSM(t *testing.T) {
+	need.Tool(t, "opensm")
+	b := testNet{name: "small", gen: []string{"xgft", "2", "4,4", "1,2"}}.build(t)
+	_, env := b.simulate(t)
+	sock := strings.TrimPrefix(env[0], "IBSIM_SOCKNAME=")
+	p := newPair(t, &b, sock, "--priority", "1", "--poll-interval", "300ms", "--poll-retries", "2", "--sweep-interval", "500ms")
+	p.start(0)
+	p.start(1)
+	p.paired()
+	before := b.seenLIDs(t, env, b.cas[4])
+	same := func(when string) {
+		t.Helper()
+		if now := b.seenLIDs(t, env, b.cas[4]); !maps.Equal(now, before) {
+			t.Errorf("%s: LIDs changed:\n%s", when, lidDiff(before, now))
+		}
+	}
+	osm := b.opensm(t, env, b.cas[5], 5)
+	osm.await("SUBNET UP", osm.await("Entering MASTER", 0, upTime), upTime)
+	active := p.copied(func(int) bool { return true })
+	awaitState(t, &b, p.addr[active], "STANDBY", upTime)
+	same("after the handover to OpenSM")
+
+	p.prog[active].stop(syscall.SIGKILL)
+	p.until(1-active, "active", func(h api.HA) bool { return h.Active })
+	awaitState(t, &b, p.addr[1-active], "STANDBY", upTime)
+	same("after the active one was killed beside OpenSM")
+
+	osm.stop(syscall.SIGKILL)
+	awaitState(t, &b, p.addr[1-active], "MASTER", upTime)
+	same("after OpenSM was killed")
+	p.start(active)
+	p.paired()
+	same("at the end")
 }

@@ -106,7 +106,7 @@ func TestPairGap(t *testing.T) {
 	b := testNet{name: "tree", gen: []string{"fattree", "648"}}.build(t)
 	_, env := b.simulate(t)
 	sock := strings.TrimPrefix(env[0], "IBSIM_SOCKNAME=")
-	p := newPair(t, &b, sock, "")
+	p := newPair(t, &b, sock)
 	p.start(0)
 	p.start(1)
 	p.paired()
