@@ -117,6 +117,8 @@ type Manager struct {
 	Clock                    func() time.Duration
 	StepCPU, JobCPU, PlanCPU time.Duration
 	VMCPU                    time.Duration // of the address manager's steps
+	// OnStore, if set, is called with what a core stores.
+	OnStore func(ops []store.Op)
 	// OnJob, if set, sees the result of every routing job.
 	OnJob func(r *sm.JobResult)
 	// OnStep, if set, is called after every step of the core.

@@ -52,6 +52,9 @@ func (m *Manager) persist(ops []store.Op) error {
 		fmt.Fprintf(r.store, "%+v", ops)
 	}
 	m.Commits++
+	if m.OnStore != nil {
+		m.OnStore(ops)
+	}
 	return m.Store.Apply(ops)
 }
 

@@ -1,19 +1,18 @@
 package lab
 
 import (
-	"fmt"
-	"maps"
+	"os"
 	"slices"
 	"testing"
 	"time"
 
-	"heddle/fabric"
 	"heddle/ib"
+	wire "heddle/ib/sa"
 	"heddle/ib/smp"
 	"heddle/mad"
-	"heddle/sa"
 	"heddle/sim"
 	"heddle/sm"
+	"heddle/store"
 	"heddle/subnet"
 	"heddle/subnet/mirror"
 	"heddle/vm"
@@ -75,8 +74,11 @@ func succeed(t testing.TB, c *Cluster, was *Manager, node string, cfg sm.Config,
 		}
 		w := written{attr: d.AttrID(), mod: d.AttrMod()}
 		copy(w.data[:], smp.Data(d))
-		x.sets[w]++
 		var pi smp.PortInfo
+		if w.attr == smp.AttrPortInfo {
+			w.data[28] = 0 // LocalPortNum: by which way the port was read
+		}
+		x.sets[w]++
 		if w.attr == smp.AttrPortInfo && pi.Decode(w.data[:]) == nil && pi.ClientReregister {
 			if x.told[pi.LID]++; x.told[pi.LID] == 1 {
 				x.toldAt = append(x.toldAt, c.Sim.Now())
@@ -170,9 +172,131 @@ func TestWarmTakeover(t *testing.T) {
 	t.Log(warm.m.Events(sm.Info))
 }
 
-var (
-	_ = fmt.Sprint
-	_ = maps.Keys[map[int]int]
-	_ = fabric.Ref{}
-	_ = sa.Options{}
-)
+// rejoiners are hosts that are members of groups, and join again whenever they are asked to register.
+type rejoiners struct {
+	c        *Cluster
+	m        *Manager
+	groups   []ib.GID
+	asked    int      // joins sent
+	answered int      // of them answered with success
+	last     mad.Time // when the last answer came
+}
+
+// join has a port join all groups, as its host would.
+func (x *rejoiners) join(gid ib.GID, lid ib.LID) {
+	for i, g := range x.groups {
+		r := wire.MCMemberRecord{MGID: g, PortGID: gid, JoinState: wire.JoinFull, PKey: ib.PKeyDefaultFull, QKey: 0x0B1B}
+		var m ib.MAD
+		mask := wire.MCMemberCompMGID | wire.MCMemberCompPortGID | wire.MCMemberCompJoinState
+		if i > 0 {
+			mask |= wire.MCMemberCompQKey | wire.MCMemberCompTClass | wire.MCMemberCompPKey | wire.MCMemberCompSL | wire.MCMemberCompFlowLabel
+		}
+		wire.New(&m, ib.MethodSet, wire.AttrMCMemberRecord, 0, mask)
+		m.SetTID(uint64(x.asked) + 1)
+		r.Put(wire.Data(&m))
+		x.asked++
+		x.m.Inject(&mad.Packet{Status: mad.Received, Addr: mad.Addr{LID: lid, QP: 1, QKey: ib.QKeyGSI}, LocalQP: 1, Data: m[:]})
+	}
+}
+
+// serve has a manager's answers counted.
+func (x *rejoiners) serve(m *Manager) {
+	x.m, x.asked, x.answered = m, 0, 0
+	m.WatchSA(func(p *mad.Packet) {
+		d := (*ib.MAD)(p.Data)
+		if d.AttrID() == wire.AttrMCMemberRecord && d.Method() == ib.MethodGetResp {
+			if d.Status() == 0 {
+				x.answered++
+			}
+			x.last = x.c.Sim.Now()
+		}
+	})
+}
+
+// TestWarmRejoin: hosts that were members of four groups each, and join again when they are told of
+// the new manager, are answered before it has read the subnet, without anything being stored. No
+// multicast table is written.
+func TestWarmRejoin(t *testing.T) {
+	params := []string{"2", "18,36", "1,18"}
+	if os.Getenv("HEDDLE_LONG") != "" {
+		params = []string{"3", "18,18,36", "1,18,18"}
+	}
+	f := gen(t, "xgft", params...)
+	c, was := serveUp(t, f, sim.Config{Seed: 1, HopLatency: time.Microsecond, SMALatency: 30 * time.Microsecond})
+	x := &rejoiners{c: c}
+	x.groups = []ib.GID{{0xFF, 0x12, 0x40, 0x1B, 0xFF, 0xFF, 12: 0xFF, 13: 0xFF, 14: 0xFF, 15: 0xFF}}
+	for i := range 3 {
+		x.groups = append(x.groups, ib.GID{0xFF, 0x12, 0x40, 0x1B, 0xFF, 0xFF, 12: 0xE, 15: byte(i + 1)})
+	}
+	x.serve(was)
+	byLID := map[ib.LID]ib.GID{}
+	for _, i := range was.Snap.EndPortPort {
+		if p := was.Snap.Ports[i]; p.Num > 0 {
+			byLID[p.LID] = was.Snap.GID(i)
+			x.join(was.Snap.GID(i), p.LID)
+		}
+	}
+	c.Run(5 * time.Second)
+	if !was.Idle() || x.answered != x.asked {
+		t.Fatalf("%d of %d joins were answered", x.answered, x.asked)
+	}
+	members := func(m *Manager) (n int) {
+		st, err := m.Store.Load()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range st.Records {
+			if r.Table == store.TableMembers {
+				n++
+			}
+		}
+		return n
+	}
+	had := members(was)
+	hosts := cas(f)
+	began := time.Duration(0)
+	y := succeed(t, c, was, hosts[len(hosts)/2], TrialConfig(), mirrorOf(t, was.Snap), func() { began = c.Sim.Now().Sub(0) })
+	x.serve(y.m)
+	stored := map[store.Table]int{}
+	y.m.OnStore = func(ops []store.Op) {
+		for i := range ops {
+			if ops[i].Kind == store.PutRecord || ops[i].Kind == store.DeleteRecord {
+				stored[ops[i].Record.Table]++
+			}
+		}
+	}
+	asked := y.m.OnSend
+	y.m.OnSend = func(p *mad.Packet) {
+		n := len(y.toldAt)
+		asked(p)
+		if len(y.toldAt) > n {
+			var pi smp.PortInfo
+			if err := pi.Decode(smp.Data((*ib.MAD)(p.Data))); err != nil {
+				t.Fatal(err)
+			}
+			gid := byLID[pi.LID]
+			c.Sim.After(200*time.Microsecond, func() { x.join(gid, pi.LID) })
+		}
+	}
+	mustUp(t, c, y.m)
+	if err := c.Check(y.m); err != nil {
+		t.Error(err)
+	}
+	if x.asked != len(byLID)*len(x.groups) || x.answered != x.asked {
+		t.Errorf("%d of %d joins were answered", x.answered, x.asked)
+	}
+	if n := stored[store.TableMembers] + stored[store.TableGroups]; n != 0 {
+		t.Errorf("%d records of groups and members were stored: %v", n, stored)
+	}
+	if n := members(y.m); n != had {
+		t.Errorf("%d memberships are stored, before %d", n, had)
+	}
+	for _, a := range []ib.AttrID{smp.AttrLFT, smp.AttrMFT, smp.AttrPKeyTable, smp.AttrSLtoVL, smp.AttrVLArb} {
+		if n := y.count(a); n != 0 {
+			t.Errorf("%d Sets of attribute %v", n, a)
+		}
+	}
+	t.Logf("%d hosts; granted at %v: first answer after %v, first port told after %v, all after %v; %d joins, the last answered after %v; %v",
+		len(byLID), began, y.served.Sub(y.granted), y.toldAt[0].Sub(y.granted), slices.Max(y.toldAt).Sub(y.granted), x.asked, x.last.Sub(y.granted),
+		told(y.m, sm.KindTakeover))
+}
