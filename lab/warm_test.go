@@ -3,6 +3,7 @@ package lab
 import (
 	"os"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 	wire "heddle/ib/sa"
 	"heddle/ib/smp"
 	"heddle/mad"
+	"heddle/sa"
 	"heddle/sim"
 	"heddle/sm"
 	"heddle/store"
@@ -299,4 +301,146 @@ func TestWarmRejoin(t *testing.T) {
 	t.Logf("%d hosts; granted at %v: first answer after %v, first port told after %v, all after %v; %d joins, the last answered after %v; %v",
 		len(byLID), began, y.served.Sub(y.granted), y.toldAt[0].Sub(y.granted), slices.Max(y.toldAt).Sub(y.granted), x.asked, x.last.Sub(y.granted),
 		told(y.m, sm.KindTakeover))
+}
+
+// TestWarmVMs: what a standby knows is older than a move of a virtual machine and than new P_Keys.
+// Nothing that devices hold changes by its takeover, and it writes what it would have written anyway.
+func TestWarmVMs(t *testing.T) {
+	for _, k := range adoptModels {
+		t.Run(k.name, func(t *testing.T) {
+			run := func(warm bool) *succession {
+				p := layPair(t, k.h, k.cfg, nil)
+				var stale *subnet.Snapshot
+				if warm {
+					stale = mirrorOf(t, p.a.Snap)
+				}
+				if err := p.Sim.MoveVM("vm1", vf(t, p.Cluster, p.hosts[5], 2)); err != nil {
+					t.Fatal(err)
+				}
+				p.Run(time.Second)
+				p.do(p.a, vm.Move{Name: "vm1", To: p.place(5, 2)})
+				p.do(p.a, vm.AddMembers{PKey: 11, GUIDs: []ib.GUID{p.place(4, 0).Port, p.place(6, 0).Port}, Full: true})
+				p.settle(p.a)
+				was := p.addresses()
+				x := succeed(t, p.Cluster, p.a, p.hosts[8], p.cfg, stale, nil)
+				p.m = x.m
+				p.settle(x.m)
+				p.same(was, "after the takeover")
+				if !p.answers(1, 2, 0x8005) || !p.answers(3, 4, 0x8006) || p.answers(1, 3, 0x8005) {
+					t.Error("the SA does not answer paths of tenants, or answers too many")
+				}
+				if n := x.count(smp.AttrLFT) + x.count(smp.AttrPKeyTable) + x.count(smp.AttrVPortPartitionTable); n > 0 && k.h.Model != sim.SharedPort {
+					t.Errorf("%d blocks of tables were written", n)
+				}
+				return x
+			}
+			cold, warm := run(false), run(true)
+			warm.within(t, cold)
+			if n := told(warm.m, sm.KindTakeover); len(n) != 1 || !strings.Contains(n[0], "9 of 9 ports told") {
+				t.Errorf("what the predecessor published was not used: %v", n)
+			}
+		})
+	}
+}
+
+// followed is a subnet with two managers of which the one on standby has what the master publishes.
+func followed(t *testing.T) (c *Cluster, start func(host int, prio uint8) *Manager) {
+	t.Helper()
+	f := gen(t, "xgft", "2", "6,8", "1,6")
+	c, err := NewCluster(f, sim.Config{Seed: 1, HopLatency: time.Microsecond, SMALatency: 30 * time.Microsecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	hosts := cas(f)
+	records := store.NewMemory()
+	start = func(host int, prio uint8) *Manager {
+		m, err := c.Attach(hosts[host], pollConfig(prio), records.Reopen())
+		if err != nil {
+			t.Fatal(err)
+		}
+		m.ServeSA(SAConfig(1), sa.Options{SAKey: 1})
+		m.OnPublish = func() {
+			if !m.Snap.Up || m.State() != subnet.Master {
+				return
+			}
+			s := mirrorOf(t, m.Snap)
+			c.Sim.After(50*time.Microsecond, func() {
+				for _, o := range c.Managers {
+					if o != m && !o.Dead {
+						o.SetWarm(s)
+					}
+				}
+			})
+		}
+		if err := m.Start(); err != nil {
+			t.Fatal(err)
+		}
+		for _, o := range c.Managers {
+			if o.Up() {
+				m.SetWarm(mirrorOf(t, o.Snap))
+			}
+		}
+		return m
+	}
+	return c, start
+}
+
+// gap watches how long no manager serves.
+func gap(c *Cluster, limit time.Duration, until func() bool) (longest time.Duration) {
+	serves := func() bool {
+		return slices.ContainsFunc(c.Managers, func(m *Manager) bool { return !m.Dead && m.Snap != nil && m.Snap.Serves() })
+	}
+	last, end := c.Sim.Now(), c.Sim.Now().Add(limit)
+	for c.Sim.Now() < end && !until() {
+		c.Sim.Step()
+		if serves() {
+			last = c.Sim.Now()
+		}
+		longest = max(longest, c.Sim.Now().Sub(last))
+	}
+	return longest
+}
+
+// TestWarmStandby: a standby that follows the master serves as soon as it finds the master dead, and
+// a master that comes back takes the subnet by a handover without a gap. A manager that starts beside
+// a living master does not act on what it knows of it.
+func TestWarmStandby(t *testing.T) {
+	c, start := followed(t)
+	a := start(0, 5)
+	mustUp(t, c, a)
+	b := start(20, 1)
+	c.Run(2 * time.Second)
+	if b.State() != subnet.Standby || len(told(b, sm.KindTakeover)) > 0 {
+		t.Fatalf("beside a living master: %v\n%s", b.State(), tail(b))
+	}
+	a.Kill()
+	var lost, served mad.Time
+	if err := c.RunUntil(5*time.Second, func() bool { return b.State() != subnet.Standby }); err != nil {
+		t.Fatal(err)
+	}
+	lost = c.Sim.Now()
+	if err := c.RunUntil(time.Second, func() bool { return b.Snap.Serves() }); err != nil {
+		t.Fatalf("%v\n%s", err, tail(b))
+	}
+	served = c.Sim.Now()
+	if b.Snap.Up || served.Sub(lost) > time.Millisecond {
+		t.Errorf("it serves %v after the master was found dead; up: %v", served.Sub(lost), b.Snap.Up)
+	}
+	mustUp(t, c, b)
+	if err := c.Check(b); err != nil {
+		t.Error(err)
+	}
+	c.Run(2 * time.Second)
+	back := start(0, 5)
+	longest := gap(c, 10*time.Second, func() bool { return back.Up() && back.Idle() })
+	if !back.Up() || b.State() != subnet.Standby {
+		t.Fatalf("no handover: %v and %v\n%s\n%s", back.State(), b.State(), tail(back), tail(b))
+	}
+	t.Logf("serves %v after the loss; a handover has a gap of %v; %v %v", served.Sub(lost), longest, told(b, sm.KindTakeover), told(back, sm.KindTakeover))
+	if longest > 5*time.Millisecond {
+		t.Errorf("for %v no manager answered", longest)
+	}
+	if err := c.Check(back); err != nil {
+		t.Error(err)
+	}
 }
