@@ -69,6 +69,9 @@ type Config struct {
 	// logged at the start.
 	PartitionsErr error
 	Log           *slog.Logger
+	// Warm is what the master published last whose place this manager is to take now: the SA
+	// answers from it until the subnet is read. nil: the subnet is read first.
+	Warm *subnet.Snapshot
 	// Once ends Run when the subnet is up, with everything left Active.
 	Once bool
 	// OnUp is called each time the subnet has come up, from the loop.

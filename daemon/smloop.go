@@ -47,6 +47,8 @@ func newLoop(ctx context.Context, d *Daemon) *loop {
 
 func (l *loop) run(stored *store.State) error {
 	d := l.d
+	l.shell.SetWarm(d.cfg.Warm)
+	d.cfg.Warm = nil // the core keeps it for as long as it needs it
 	l.shell.Start(stored, d.cfg.Partitions)
 	if err := d.cfg.PartitionsErr; err != nil {
 		d.note(slog.LevelError, sm.KindPartitionsRefused.String(), "the partitions given at the start cannot be read, so the stored ones stay in force: correct the file and send SIGHUP",

@@ -53,12 +53,7 @@ func (c *Core) endSweep() {
 	}
 	c.Notify(notice.Notice{Kind: notice.KindSweepEnd, Level: notice.Info, Dur: r.Took, Text: r.Summary(), Report: r})
 	c.sweep.lastReport = r
-	if c.Up || !r.Again {
-		c.takeover.Settled()
-	}
-	if !c.FirstSweep {
-		c.links.ForgetTold()
-	}
+	c.settleTakeover(r.Again)
 	c.publishSweep()
 	c.lanes.ReadSmall()
 	if !r.Region {

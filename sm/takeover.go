@@ -89,3 +89,13 @@ func (c *Core) endTakeover() {
 	c.Notify(notice.Notice{Kind: notice.KindTakeover, Level: notice.Info, Dur: c.Now.Sub(c.sweep.start), Text: text})
 	c.enter(notice.PhaseIdle)
 }
+
+// settleTakeover is called when a sweep ends; again says that another one follows immediately.
+func (c *Core) settleTakeover(again bool) {
+	if c.Up || !again {
+		c.takeover.Settled()
+	}
+	if !c.FirstSweep {
+		c.links.ForgetTold()
+	}
+}

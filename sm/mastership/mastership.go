@@ -164,7 +164,7 @@ func (s *Machine) Start() {
 func (s *Machine) NoLink() { s.setState(subnet.Discovering, "our port has no link") }
 
 // TakeOver has us be master before we have read the subnet, unless we are already. It reports false if
-// another manager forbids that. The discovery that follows settles it for good.
+// another manager forbids that. The discovery that follows decides again.
 func (s *Machine) TakeOver(why string) bool {
 	if s.State == subnet.Master {
 		s.manager.PublishState()

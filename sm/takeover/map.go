@@ -28,13 +28,13 @@ func draw(s *subnet.Snapshot, self ib.GUID, key func(port ib.GUID) ib.MKey) (c c
 	own := s.Ports[i]
 	c.f = &topo.Topology{
 		Nodes: make([]topo.Node, 0, len(s.Nodes)), Ports: make([]topo.Port, 0, int(s.FirstVPort())),
-		ByGUID: make(map[ib.GUID]int32, len(s.Nodes)), Self: subnet.NoRef(),
+		ByGUID: make(map[ib.GUID]int32, len(s.Nodes)), Self: subnet.NoRef(), Paths: make([]byte, 0, 8*len(s.Nodes)),
 	}
+	c.at, c.hops = make([]int32, 0, len(s.Nodes)), make([]uint8, 0, len(s.Nodes))
 	index := make([]int32, len(s.Nodes)) // by node of the snapshot: 1 + node of the chart
 	add := func(n int32, path []byte, via subnet.Ref, hops uint8) int32 {
 		nd := &s.Nodes[n]
-		info := nd.Info
-		k := c.f.AddNode(&info, c.f.AddPath(path))
+		k := c.f.AddNode(&nd.Info, c.f.AddPath(path))
 		index[n] = k + 1
 		c.at, c.hops = append(c.at, n), append(c.hops, hops)
 		t := &c.f.Nodes[k]
@@ -59,6 +59,7 @@ func draw(s *subnet.Snapshot, self ib.GUID, key func(port ib.GUID) ib.MKey) (c c
 	add(own.Node, nil, subnet.NoRef(), 0)
 	c.f.Self = subnet.Ref{Port: own.Num}
 	c.f.Port(c.f.Self).Path = c.f.Nodes[0].Path
+	var route [smp.MaxHops]byte
 	for k := int32(0); int(k) < len(c.f.Nodes); k++ {
 		isSwitch := c.f.Nodes[k].IsSwitch()
 		for j, p := range s.NodePorts(c.at[k]) {
@@ -68,13 +69,13 @@ func draw(s *subnet.Snapshot, self ib.GUID, key func(port ib.GUID) ib.MKey) (c c
 				int(c.hops[k]) >= smp.MaxHops {
 				continue
 			}
-			route := c.f.Hop(at)
+			path := append(append(route[:0], c.f.AgentPath(k, at.Port)...), at.Port)
 			if index[q.Node] == 0 {
-				add(q.Node, route, at, c.hops[k]+1)
+				add(q.Node, path, at, c.hops[k]+1)
 			}
 			far := subnet.Ref{Node: index[q.Node] - 1, Port: q.Num}
 			if x := c.f.Port(far); !c.f.Nodes[far.Node].IsSwitch() && !x.Path.Set {
-				x.Path = c.f.AddPath(route)
+				x.Path = c.f.AddPath(path)
 			}
 			c.link(at, far)
 		}

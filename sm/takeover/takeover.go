@@ -205,8 +205,8 @@ func (m *Machine) feed() {
 	}
 }
 
-// Build turns an item into a request; Sets are for Ports. A request is repeated once: what does not
-// answer is left to the sweep.
+// Build turns an item into a request; Sets are for Ports. A request is repeated once, except that to our
+// own port: what does not answer is left to the sweep.
 func (m *Machine) Build(it work.Item, r *mad.Request, get func(ib.AttrID, uint32)) {
 	switch it.Op() {
 	case work.OpMapNode:
@@ -216,8 +216,8 @@ func (m *Machine) Build(it work.Item, r *mad.Request, get func(ib.AttrID, uint32
 	case work.OpMapPort:
 		get(smp.AttrPortInfo, smp.PortInfoMod(it.Port(), it.Extra() == 0))
 	}
-	if r.Retries = 1; m.asking {
-		r.Retries = -1
+	if !m.asking {
+		r.Retries = 1
 	}
 }
 
