@@ -29,6 +29,8 @@ import (
 //	refuse HOST                         it answers a Set with an error
 //	start, nolink                       the manager starts; its port has no link
 //	sweep                               a discovery reads the SMInfo of the others and decides
+//	takeover                            we are to be master before a discovery; the others that the last
+//	                                    master knew are asked first
 //	light                               a light sweep asks the managers found whether they are there
 //	pass D                              virtual time passes; the manager polls when it is due
 //	get HOST [mkey=N]                   a Get(SMInfo) arrives from a host
@@ -284,6 +286,12 @@ func (b *stage) do(t *testing.T, d *datadriven.TestData) {
 		b.ask(work.OpSMInfo, func(it work.Item, comp *mad.Completion) { b.s.Read(it, comp, false) })
 		if b.s.Decide() {
 			b.Printf("we configure the subnet\n")
+		}
+	case "takeover":
+		b.s.Forget()
+		b.ask(work.OpSMInfo, func(it work.Item, comp *mad.Completion) { b.s.Read(it, comp, false) })
+		if !b.s.TakeOver("takeover") {
+			b.Printf("another manager forbids it\n")
 		}
 	case "light":
 		b.s.AskAll()
