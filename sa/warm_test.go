@@ -31,7 +31,9 @@ func TestWarmSnapshot(t *testing.T) {
 		from ib.LID
 		q    []byte
 	}{
-		{2, join(other, 2)}, {5, join(other, 5)}, {3, inform(nil)},
+		{2, join(other, 2)},
+		{5, join(other, 5)},
+		{3, inform(nil)},
 		{2, set(wire.AttrServiceRecord, compRID, serviceOf(5, 1, "forever"))},
 	}
 	for _, x := range register {
