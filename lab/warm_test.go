@@ -464,3 +464,39 @@ func TestWarmStandby(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestWarmMKey: with M_Keys of any protection hosts are told early too, by the keys of the store.
+func TestWarmMKey(t *testing.T) {
+	f := gen(t, "xgft", "2", "3,4", "1,3")
+	hosts := cas(f)
+	for protect := range uint8(4) {
+		run := func(warm bool) *succession {
+			cfg := TrialConfig()
+			cfg.MKey, cfg.MKeyProtect = 0x1234, protect
+			c, err := NewCluster(f, timed(1))
+			if err != nil {
+				t.Fatal(err)
+			}
+			was, err := c.Start(hosts[0], cfg, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			mustUp(t, c, was)
+			var s *subnet.Snapshot
+			if warm {
+				s = mirrorOf(t, was.Snap)
+			}
+			x := succeed(t, c, was, hosts[5], cfg, s, nil)
+			mustUp(t, c, x.m)
+			if err := c.Check(x.m); err != nil {
+				t.Errorf("protection %d: %v", protect, err)
+			}
+			return x
+		}
+		cold, warm := run(false), run(true)
+		warm.within(t, cold)
+		if n := told(warm.m, sm.KindTakeover); len(n) != 1 || !strings.Contains(n[0], "12 of 12 ports told") {
+			t.Errorf("protection %d: %v", protect, n)
+		}
+	}
+}
