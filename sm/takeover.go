@@ -36,8 +36,15 @@ func (c *Core) refuseTakeover(why string) {
 
 // takeoverDone is called in the takeover when no item is pending.
 func (c *Core) takeoverDone() bool {
-	if !c.takeover.Asking() {
+	switch {
+	case c.takeover.Asking():
+	case c.takeover.Next() == mad.Never:
 		c.endTakeover()
+		return true
+	case c.out.Publish != nil:
+		return false // what it shows is to be seen before the rest, which takes a while
+	default:
+		c.takeover.Check()
 		return true
 	}
 	why := c.takeover.Refused()

@@ -18,19 +18,25 @@ type chart struct {
 	hops []uint8 // by node of f: links crossed
 }
 
-// draw makes the chart of a snapshot for the manager at a port. ok is false if the snapshot does not
-// show that port, or shows it without an Active link.
-func draw(s *subnet.Snapshot, self ib.GUID, key func(port ib.GUID) ib.MKey) (c chart, ok bool) {
+// draw makes the chart of a snapshot for the manager at a port, or, if near is set, of the node of that
+// port alone. ok is false if the snapshot does not show the port, or shows it without an Active link.
+func draw(s *subnet.Snapshot, self ib.GUID, key func(port ib.GUID) ib.MKey, near bool) (c chart, ok bool) {
 	i := s.PortByPortGUID(self)
 	if i < 0 || i >= s.FirstVPort() || s.Ports[i].LID == 0 {
 		return c, false
 	}
-	own := s.Ports[i]
-	c.f = &topo.Topology{
-		Nodes: make([]topo.Node, 0, len(s.Nodes)), Ports: make([]topo.Port, 0, int(s.FirstVPort())),
-		ByGUID: make(map[ib.GUID]int32, len(s.Nodes)), Self: subnet.NoRef(), Paths: make([]byte, 0, 8*len(s.Nodes)),
+	if p := s.Ports[i]; p.Num > 0 && (p.Peer.Node < 0 || p.State() != ib.StateActive || s.Port(p.Peer).State() != ib.StateActive) {
+		return c, false
 	}
-	c.at, c.hops = make([]int32, 0, len(s.Nodes)), make([]uint8, 0, len(s.Nodes))
+	own := s.Ports[i]
+	c.f = topo.New(nil)
+	if !near {
+		c.f = &topo.Topology{
+			Nodes: make([]topo.Node, 0, len(s.Nodes)), Ports: make([]topo.Port, 0, int(s.FirstVPort())),
+			ByGUID: make(map[ib.GUID]int32, len(s.Nodes)), Self: subnet.NoRef(), Paths: make([]byte, 0, 8*len(s.Nodes)),
+		}
+		c.at, c.hops = make([]int32, 0, len(s.Nodes)), make([]uint8, 0, len(s.Nodes))
+	}
 	index := make([]int32, len(s.Nodes)) // by node of the snapshot: 1 + node of the chart
 	add := func(n int32, path []byte, via subnet.Ref, hops uint8) int32 {
 		nd := &s.Nodes[n]
@@ -59,6 +65,9 @@ func draw(s *subnet.Snapshot, self ib.GUID, key func(port ib.GUID) ib.MKey) (c c
 	add(own.Node, nil, subnet.NoRef(), 0)
 	c.f.Self = subnet.Ref{Port: own.Num}
 	c.f.Port(c.f.Self).Path = c.f.Nodes[0].Path
+	if near {
+		return c, true
+	}
 	var route [smp.MaxHops]byte
 	for k := int32(0); int(k) < len(c.f.Nodes); k++ {
 		isSwitch := c.f.Nodes[k].IsSwitch()
@@ -80,7 +89,7 @@ func draw(s *subnet.Snapshot, self ib.GUID, key func(port ib.GUID) ib.MKey) (c c
 			c.link(at, far)
 		}
 	}
-	return c, c.f.Port(c.f.Self).Has(topo.PortLinked) || c.f.Nodes[0].IsSwitch()
+	return c, true
 }
 
 func (c *chart) link(a, b subnet.Ref) {

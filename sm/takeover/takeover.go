@@ -58,6 +58,7 @@ type Machine struct {
 	s       *subnet.Snapshot
 	chart   chart
 	asking  bool      // the managers and our own port are asked
+	ahead   bool      // the check is still to begin: the snapshot is published first
 	checks  []int32   // switches that are to be asked, in their order
 	tells   []ref     // ports of hosts that are to be read and told
 	reads   []ref     // ports of switches that report a change, to be read
@@ -131,26 +132,44 @@ func (m *Machine) Begin() bool {
 	if s.Tables == nil || s.State != subnet.Master {
 		return false
 	}
-	c, ok := draw(s, m.Config.PortGUID, m.keys.Of)
-	if !ok {
+	m.s, m.asking = s, true
+	m.result, m.refusal = Result{}, ""
+	// To know the way to all nodes takes time, in which the SA could answer.
+	if !m.draw(len(m.others()) == 0) {
+		m.end()
 		return false
 	}
-	m.s, m.chart, m.asking = s, c, true
-	m.result, m.refusal = Result{}, ""
-	m.state = make([]checked, len(c.f.Nodes))
-	m.Fabric, m.Last = c.f, nil
 	return true
+}
+
+// draw makes the chart: of our own node alone if near is set.
+func (m *Machine) draw(near bool) (ok bool) {
+	if m.chart, ok = draw(m.s, m.Config.PortGUID, m.keys.Of, near); !ok {
+		return false
+	}
+	m.state = make([]checked, len(m.chart.f.Nodes))
+	if !m.asking { // our port was read
+		m.chart.f.Port(m.chart.f.Self).Info = m.Fabric.Port(m.Fabric.Self).Info
+	}
+	m.Fabric, m.Last = m.chart.f, nil
+	return true
+}
+
+// others are the ports, as indices in the snapshot's Ports, of the managers that are to be asked.
+func (m *Machine) others() (list []int32) {
+	for i := range m.s.SMs {
+		if p := m.s.PortByPortGUID(m.s.SMs[i].GUID); p >= 0 && m.s.SMs[i].GUID != m.Config.PortGUID {
+			list = append(list, p)
+		}
+	}
+	return list
 }
 
 // Ask lists the first requests, in the phase of the takeover.
 func (m *Machine) Ask() {
 	f := m.chart.f
 	m.Add(work.Make(work.OpMapPort, f.Self.Node, f.Self.Port, 0))
-	for i := range m.s.SMs {
-		p := m.s.PortByPortGUID(m.s.SMs[i].GUID)
-		if p < 0 || m.s.SMs[i].GUID == m.Config.PortGUID {
-			continue
-		}
+	for _, p := range m.others() {
 		if n, ok := f.Find(m.s.Nodes[m.s.Ports[p].Node].Info.NodeGUID); ok && f.Nodes[n].Path.Set {
 			m.Add(work.Make(work.OpSMInfo, n, m.s.Ports[p].Num, 0))
 		}
@@ -161,12 +180,10 @@ func (m *Machine) Ask() {
 func (m *Machine) Asking() bool    { return m.asking }
 func (m *Machine) Refused() string { return m.refusal }
 
-// Serve returns the snapshot to be published, from which the SA answers from now on, and lists the
-// requests of the check.
+// Serve returns the snapshot to be published, from which the SA answers from now on. Check is to be
+// called when it is out.
 func (m *Machine) Serve() *subnet.Snapshot {
-	m.asking, m.answers = false, true
-	m.checks = m.chart.order()
-	m.feed()
+	m.asking, m.answers, m.ahead = false, true, true
 	s := &subnet.Snapshot{}
 	*s = *m.s
 	s.Self = m.shown(m.chart.f.Self)
@@ -174,6 +191,23 @@ func (m *Machine) Serve() *subnet.Snapshot {
 	s.Veiled, s.Gone = true, nil
 	s.Graph, s.Problems = nil, nil
 	return s
+}
+
+// Next is when Check is to be called, mad.Never if it is not.
+func (m *Machine) Next() mad.Time {
+	if m.ahead {
+		return m.Now
+	}
+	return mad.Never
+}
+
+// Check lists the requests of the check.
+func (m *Machine) Check() {
+	m.ahead = false
+	if m.draw(false) { // it was possible before
+		m.checks = m.chart.order()
+		m.feed()
+	}
 }
 
 // shown is a port of the chart in the snapshot.
@@ -391,6 +425,6 @@ func (m *Machine) End(published *subnet.Snapshot) (r Result, s *subnet.Snapshot)
 }
 
 func (m *Machine) end() {
-	m.s, m.chart, m.state, m.asking = nil, chart{}, nil, false
+	m.s, m.chart, m.state, m.asking, m.ahead = nil, chart{}, nil, false, false
 	m.checks, m.tells, m.reads, m.found = nil, nil, nil, nil
 }

@@ -44,7 +44,7 @@ func TestChart(t *testing.T) {
 				break
 			}
 		}
-		c, ok := draw(s, self.GUID, func(g ib.GUID) ib.MKey { return ib.MKey(g) })
+		c, ok := draw(s, self.GUID, func(g ib.GUID) ib.MKey { return ib.MKey(g) }, false)
 		if !ok {
 			t.Fatalf("%v: no chart", net)
 		}
@@ -94,7 +94,7 @@ func TestChart(t *testing.T) {
 			last = c.hops[n]
 		}
 	}
-	if _, ok := draw(published(t, "torus", "3x3"), 1, noKey); ok {
+	if _, ok := draw(published(t, "torus", "3x3"), 1, noKey, false); ok {
 		t.Error("a chart for a port that is not there")
 	}
 }
@@ -105,7 +105,7 @@ func BenchmarkDraw(b *testing.B) {
 	self := s.Ports[s.EndPortPort[0]].GUID
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, ok := draw(s, self, noKey); !ok {
+		if _, ok := draw(s, self, noKey, false); !ok {
 			b.Fatal("no chart")
 		}
 	}
