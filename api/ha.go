@@ -36,9 +36,9 @@ var ErrNoPair = errors.New("this manager has no partner (--peer)")
 
 // HA is the body of /v1/ha.
 type HA struct {
-	Mode   string    `json:"mode" doc:"single: it manages the subnet alone; pair: with a partner"`
+	Mode   string    `json:"mode" doc:"single: it manages the subnet alone; pair: with a partner; quorum: others share its state in etcd"`
 	Active bool      `json:"active" doc:"this process runs the managers"`
-	State  string    `json:"state" doc:"single, starting, paired, alone, waiting, copying or stale"`
+	State  string    `json:"state" doc:"single, starting, paired, alone, waiting, copying or stale; quorum: term (it may write) or follower"`
 	Why    string    `json:"why,omitempty" doc:"why it is active or standby"`
 	Since  time.Time `json:"since,omitzero" doc:"since when it is active or standby"`
 	// ActiveAt names the active manager to a person; empty: this one, or none is known.

@@ -109,6 +109,13 @@ type Config struct {
 	Meter show.Meter
 	// Events gets what happens, beside the log; nil: the daemon has its own.
 	Events *Events
+	// Lead is called from the loop when the core has become master of the subnet, before it stores or
+	// sends anything as such, and Led when it is master no more. An error of Lead ends Run with it,
+	// at once. Nil: nobody has to be asked, and a manager on standby stores what it likes. Otherwise
+	// the store belongs to the master: what is to be stored on standby is dropped, and Lead is told
+	// so, because the cores then know more than the store.
+	Lead func(dropped bool) error
+	Led  func()
 	// Revoked is the error of Port.Recv which says that another manager may drive the subnet from
 	// now on; nil: there is none. Run then ends at once with ErrRevoked. It writes nothing more,
 	// because the port takes nothing more.
@@ -170,6 +177,7 @@ type Daemon struct {
 	mails
 
 	pulses     *pulses
+	standby    standby
 	vm         vmSide // the address manager
 	gsi               // managers with requests of their own on QP1
 	finder     finder // what is wrong, by the rounds of counters

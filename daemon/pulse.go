@@ -3,6 +3,7 @@ package daemon
 import (
 	"context"
 	"fmt"
+	"sync"
 	"sync/atomic"
 
 	"heddle/store"
@@ -35,6 +36,9 @@ func (p *pulses) all() []*pulse { return []*pulse{&p.sm, &p.sa, &p.vm} }
 func (d *Daemon) store(p *pulse, ops []store.Op) error {
 	p.storing.Store(true)
 	defer p.storing.Store(false)
+	if d.standby.drops() {
+		return nil
+	}
 	return d.cfg.Store.Apply(ops)
 }
 
@@ -51,4 +55,35 @@ func (d *Daemon) Turns(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// standby keeps a manager on standby from writing a store that belongs to the master (Config.Lead).
+type standby struct {
+	mu      sync.Mutex
+	on      bool // guarded by mu
+	dropped bool // guarded by mu
+}
+
+// drops reports whether what is to be stored is dropped.
+func (s *standby) drops() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.dropped = s.dropped || s.on
+	return s.on
+}
+
+// begin has changes dropped from now on.
+func (s *standby) begin() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.on = true
+}
+
+// end has changes stored again, and returns whether any was dropped.
+func (s *standby) end() (dropped bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	dropped = s.dropped
+	s.on, s.dropped = false, false
+	return dropped
 }

@@ -33,6 +33,7 @@ type loop struct {
 	stopping   bool
 	result     error
 	claimed    bool // IsSM was ours
+	leads      bool // Config.Lead was called last, not Led
 	sendFailed uint64
 
 	changes map[uint64]chan<- error // of partitions, by tag: the callers that wait until they are stored
@@ -146,7 +147,43 @@ func (l *loop) stop(err error) {
 
 func (l *loop) Now() mad.Time { return l.d.now() }
 
-func (l *loop) Apply(ops []store.Op) error { return l.d.store(&l.d.pulses.sm, ops) }
+func (l *loop) Apply(ops []store.Op) error {
+	if err := l.lead(); err != nil {
+		return err
+	}
+	return l.d.store(&l.d.pulses.sm, ops)
+}
+
+// lead tells Config when a mastership begins or ends. After an error nothing more is stored or sent.
+func (l *loop) lead() error {
+	cfg := &l.d.cfg
+	switch {
+	case cfg.Lead == nil:
+		return nil
+	case l.shell.Halted():
+		return l.result
+	}
+	state := l.d.core.Standing().State
+	if state == subnet.Standby {
+		l.d.standby.begin()
+	}
+	master := state == subnet.Master
+	if master == l.leads {
+		return nil
+	}
+	l.leads = master
+	if !master {
+		cfg.Led()
+		return nil
+	}
+	dropped := l.d.standby.end()
+	if err := cfg.Lead(dropped); err != nil {
+		l.result = err
+		l.shell.Halt()
+		return err
+	}
+	return nil
+}
 
 func (l *loop) SetIsSM(on bool) error {
 	d := l.d
@@ -200,6 +237,9 @@ func (l *loop) claim() error {
 }
 
 func (l *loop) Send(list []mad.Packet) {
+	if l.lead() != nil {
+		return
+	}
 	unsent, err := sendAll(l.d.cfg.Port, l.burst, list)
 	if unsent == 0 {
 		return
@@ -214,6 +254,7 @@ func (l *loop) Send(list []mad.Packet) {
 func (l *loop) Compute(j *sm.Job) { go l.d.compute(j) }
 
 func (l *loop) Published(s *subnet.Snapshot) {
+	_ = l.lead() // before the SA sees it
 	if l.d.cfg.OnPublish != nil && s.State == subnet.Master {
 		l.d.cfg.OnPublish(s)
 	}
@@ -289,6 +330,9 @@ func (l *loop) changedStatus(s sm.Standing) {
 // Stepped publishes the status after a notice or snapshot; fresh reads a newer one from the
 // loop. With Once it ends the run when nothing is left to wait for.
 func (l *loop) Stepped(_ sm.Event, out *sm.Output) {
+	if l.lead() != nil {
+		return
+	}
 	if len(out.Notices) == 0 && out.Publish == nil {
 		return
 	}

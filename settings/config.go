@@ -47,6 +47,7 @@ type Config struct {
 	UFM     UFM
 	Log     Log
 	HA      HA
+	Etcd    Etcd
 }
 
 // Engines choose routing engines and name the files that direct them.
@@ -132,6 +133,7 @@ func Defaults() Config {
 		Engines:    Engines{Names: []string{"auto"}},
 		API:        API{Addr: DefaultAPI},
 		UFM:        UFM{User: "admin"},
+		Etcd:       Etcd{Wait: defaultEtcdWait},
 	}
 	return c
 }

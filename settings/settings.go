@@ -71,11 +71,12 @@ const (
 	Serving    Group = "API and page"
 	Running    Group = "State, logs and dumps"
 	Pair       Group = "Pair of managers"
+	Shared     Group = "State shared through etcd"
 )
 
 // Groups are all groups in their order.
 func Groups() []Group {
-	return []Group{Subnet, Keys, Routing, Tables, Links, Lifetime, Sweeps, Damping, Access, Answers, Virtual, Counters, Congestion, Serving, Running, Pair}
+	return []Group{Subnet, Keys, Routing, Tables, Links, Lifetime, Sweeps, Damping, Access, Answers, Virtual, Counters, Congestion, Serving, Running, Pair, Shared}
 }
 
 // All returns the rows of a group, or of all groups if none is named, in the

@@ -78,6 +78,9 @@ func (v *Values) Check() error {
 			return fmt.Errorf("%s requires --%s", v.From(pair[0]), pair[1])
 		}
 	}
+	if err := v.checkEtcd(); err != nil {
+		return err
+	}
 	if err := v.checkPair(); err != nil {
 		return err
 	}

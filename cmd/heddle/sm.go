@@ -136,40 +136,48 @@ subnet stays as it is.`,
 			if cfg.MKey == 0 && !once {
 				log.Warn("no M_Key protects the ports, so any host can change them; set one with --m-key", "kind", "open_configuration")
 			}
+			m := managed{name: port, core: cfg, log: log, once: once, tty: tty}
+			if f.Etcd.Store != "" {
+				return f.manageQuorum(cmd, m)
+			}
 			st, err := f.openStore()
 			if err != nil {
 				return err
 			}
 			defer st.Close()
-			m := managed{name: port, core: cfg, log: log, once: once, tty: tty}
 			if f.HA.Peer != "" {
 				return f.managePair(cmd, m, st)
 			}
-			opened := false
-			m.authority = &process.Single{
-				Open: func(ctx context.Context) (mad.Transport, error) {
-					if opened {
-						if err := waitForPort(ctx, port); err != nil {
-							return nil, err
-						}
-					}
-					opened = true
-					return patiently(ctx, port, log)
-				},
-				Again: func(err error) bool {
-					lost := errors.Is(err, daemon.ErrPortLost) && !once && strings.HasPrefix(port, "umad:")
-					if lost {
-						log.Error("the device is gone; waiting for its return", "port", port, "err", err)
-					}
-					return lost
-				},
-				State: st,
-			}
+			m.authority = single(&m, st)
 			return exitStatus(f.manage(cmd, m))
 		},
 	}
 	f.register(c.Flags(), "sm")
 	return c
+}
+
+// single lets a process manage its subnet alone, on a port whose device may go and return.
+func single(m *managed, st store.Store) *process.Single {
+	port, log, once := m.name, m.log, m.once
+	lost := false
+	return &process.Single{
+		Open: func(ctx context.Context) (mad.Transport, error) {
+			if lost {
+				if err := waitForPort(ctx, port); err != nil {
+					return nil, err
+				}
+			}
+			return patiently(ctx, port, log)
+		},
+		Again: func(err error) bool {
+			lost = errors.Is(err, daemon.ErrPortLost) && !once && strings.HasPrefix(port, "umad:")
+			if lost {
+				log.Error("the device is gone; waiting for its return", "port", port, "err", err)
+			}
+			return lost
+		},
+		State: st,
+	}
 }
 
 // patiently opens a port, and again if its simulator does not answer.
@@ -360,7 +368,7 @@ func (f smFlags) daemon(m *managed, mandate *process.Mandate, saKey uint64) (*da
 	cfg := &daemon.Config{
 		Port: mandate.Port, PortName: m.name, Core: core, Store: mandate.Store, Revoked: mandate.Revoked, Log: m.log, Once: m.once,
 		Cores: addThreads(), ClaimWait: f.ClaimWait, Queue: f.Queue, QueuePerRequester: f.QueueEach, Registry: f.Registry, VM: f.VM, Meter: m.meter,
-		Progress: m.tty.progress(),
+		Progress: m.tty.progress(), Lead: mandate.Lead, Led: mandate.Led,
 	}
 	if mandate.Configure != nil {
 		mandate.Configure(&cfg.Core, &cfg.Registry)

@@ -68,6 +68,9 @@ type Mandate struct {
 	// Inherited: the managers of other processes wrote Store too, so what it holds counts, not what
 	// a file says that was given at the start.
 	Inherited bool
+	// Lead and Led are those of daemon.Config; may be nil.
+	Lead func(dropped bool) error
+	Led  func()
 	// Up is called when the manager has brought the subnet up; may be nil.
 	Up func()
 }

@@ -29,6 +29,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -90,6 +91,8 @@ type Store struct {
 	// talk. Taken before mu.
 	conversation chan struct{}
 	talk
+
+	holding atomic.Bool // talk.claim is held; for who cannot wait for the conversation
 
 	mu     sync.Mutex // guards everything below
 	state  *store.Memory

@@ -74,7 +74,8 @@ func (s *Store) drop(err error) error {
 	if s.claim.held() {
 		s.opt.Log.Warn("changes are refused", "err", err)
 	}
-	s.claim, s.lost = claim{}, err
+	s.setClaim(claim{})
+	s.lost = err
 	return err
 }
 
@@ -83,6 +84,15 @@ func (s *Store) fork() error {
 	s.stale = true
 	return s.drop(fmt.Errorf("%w: %w", store.ErrUnavailable, ErrForked))
 }
+
+// setClaim changes the claim. The holder of the conversation calls it.
+func (s *Store) setClaim(c claim) {
+	s.claim = c
+	s.holding.Store(c.held())
+}
+
+// Holds reports whether this Store has the term, as far as it knows. It does not wait.
+func (s *Store) Holds() bool { return s.holding.Load() }
 
 func randomID() string {
 	var b [12]byte
@@ -118,7 +128,8 @@ func (s *Store) Win(ctx context.Context, guid ib.GUID, reason string) (had journ
 		}
 		if err != nil && s.claim.held() {
 			// Without this entry the next ones would seem to be of the term before.
-			s.claim, s.lost, s.doubt = claim{}, nil, nil
+			s.setClaim(claim{})
+			s.lost, s.doubt = nil, nil
 		}
 		return err
 	})
@@ -130,7 +141,8 @@ func (s *Store) take(ctx context.Context, guid ib.GUID) error {
 	mine := encode(termValue{Version: formatVersion, Claim: randomID(), Name: s.opt.Name, GUID: guid})
 	// What an earlier claim of ours left in doubt can be written no more when this one succeeds. If
 	// it has been written, it is read below like anybody's.
-	s.claim, s.doubt = claim{}, nil
+	s.setClaim(claim{})
+	s.doubt = nil
 	var c claim
 	get := []clientv3.Op{clientv3.OpGet(s.keys.term())}
 	r, err := s.transact(ctx, nil, get, nil)
@@ -161,7 +173,8 @@ func (s *Store) take(ctx context.Context, guid ib.GUID) error {
 	if err := s.catchUp(ctx); err != nil {
 		return err
 	}
-	s.claim, s.lost = c, nil
+	s.setClaim(c)
+	s.lost = nil
 	return nil
 }
 
@@ -177,7 +190,8 @@ func (s *Store) Resign(ctx context.Context) error {
 		}
 		t.Released = true
 		_, err = s.transact(ctx, s.guard(), []clientv3.Op{clientv3.OpPut(s.keys.term(), encode(t))}, nil)
-		s.claim, s.lost = claim{}, nil
+		s.setClaim(claim{})
+		s.lost = nil
 		return err
 	})
 }

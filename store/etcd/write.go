@@ -418,7 +418,7 @@ func (s *Store) awaitReturn() {
 		if s.life.Err() != nil {
 			return
 		}
-		if err == nil || !errors.Is(err, store.ErrUnavailable) || !s.hasTerm() {
+		if err == nil || !errors.Is(err, store.ErrUnavailable) || !s.Holds() {
 			s.mu.Lock()
 			s.away = nil
 			s.mu.Unlock()
@@ -429,14 +429,6 @@ func (s *Store) awaitReturn() {
 			return
 		}
 	}
-}
-
-// hasTerm reports whether this Store has the term, as far as it knows.
-func (s *Store) hasTerm() (has bool) {
-	if err := s.converse(s.life, func(context.Context) error { has = s.claim.held(); return nil }); err != nil {
-		return false
-	}
-	return has
 }
 
 // Away returns why changes are refused at present without being tried, or nil.

@@ -1,0 +1,284 @@
+package process
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"heddle/api"
+	"heddle/ib"
+	"heddle/mad"
+	"heddle/sa"
+	"heddle/sm"
+	"heddle/store"
+	"heddle/store/journal"
+)
+
+// Terms is a store that several managers share, and that only the one with the term can write:
+// store/etcd. Without the term, or while the store is away, Apply fails with store.ErrUnavailable.
+type Terms interface {
+	store.Store
+	// Contents is Load with the last entry.
+	Contents() (*store.State, journal.Mark, error)
+	// Win takes the term from whoever has it, and returns the last entry before.
+	Win(ctx context.Context, guid ib.GUID, reason string) (journal.Mark, error)
+	// Holds reports whether this process has the term, as far as it knows.
+	Holds() bool
+	// Resign gives the term back, Vacant reports whether its last owner did.
+	Resign(ctx context.Context) error
+	Vacant(ctx context.Context) (bool, error)
+	// Follow keeps what Contents returns up to date, until ctx ends.
+	Follow(ctx context.Context) error
+}
+
+// errStale: the cores know an older state than the store has, so they are started anew.
+var errStale = errors.New("other managers have changed the state since it was read")
+
+// Quorum lets a process manage its subnet with a state that other processes share. SMInfo settles who
+// is master; who becomes master wins the term before it stores or sends anything. If its cores know
+// another state than the store has, they are started anew with the mastership.
+//
+// Who cannot win the term, because the store is away, drives the subnet all the same, with what it
+// has read; changes are refused until the store is back. Who loses the term to another master, in
+// another part of a subnet that fell apart, goes on like that until the other one is no longer master.
+type Quorum struct {
+	Single
+	Terms Terms
+	Log   *slog.Logger
+	// Wait bounds each look at the store in the manager's loop; Look is how often a master without
+	// the term tries to get it. 0: the defaults.
+	Wait, Look time.Duration
+
+	mu      sync.Mutex
+	port    mad.Transport      // of the mandate; guarded by mu
+	known   journal.Mark       // up to which the cores have read the state; guarded by mu
+	term    journal.Term       // the last one that was won, in which they alone wrote; guarded by mu
+	lost    bool               // that term ended otherwise than by giving it back; guarded by mu
+	stale   bool               // they are to be started anew; guarded by mu
+	dropped bool               // they know what was not stored, from standby; guarded by mu
+	granted bool               // as master; guarded by mu
+	stop    context.CancelFunc // of keep; nil while the core is not master; guarded by mu
+	kept    chan struct{}      // closed when keep, or the resignation after it, has ended; guarded by mu
+}
+
+// Defaults of a Quorum.
+const (
+	quorumWait = 2 * time.Second
+	quorumLook = time.Second
+)
+
+// Run implements Authority: it follows what other processes write.
+func (q *Quorum) Run(ctx context.Context) error {
+	for ctx.Err() == nil {
+		if err := q.Terms.Follow(ctx); ctx.Err() == nil {
+			q.log().Error("the shared state cannot be followed; it is tried again", "err", err)
+			rest(ctx, 10*q.look())
+		}
+	}
+	return nil
+}
+
+// rest waits, or until ctx ends.
+func rest(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	}
+}
+
+func (q *Quorum) log() *slog.Logger {
+	if q.Log == nil {
+		return slog.New(slog.DiscardHandler)
+	}
+	return q.Log
+}
+
+func (q *Quorum) wait() time.Duration { return cmp.Or(q.Wait, quorumWait) }
+func (q *Quorum) look() time.Duration { return cmp.Or(q.Look, quorumLook) }
+
+// Await implements Authority.
+func (q *Quorum) Await(ctx context.Context) (*Mandate, error) {
+	port, err := q.Open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.port, q.stale, q.term, q.lost = port, false, journal.Term{}, false
+	granted := q.granted
+	q.granted = false
+	return &Mandate{
+		Port: port, Store: &reader{q.Terms, q}, Inherited: true,
+		Configure: func(core *sm.Config, registry *sa.Config) {
+			core.Granted, registry.MustSave = granted, true
+		},
+		Lead: func(dropped bool) error { return q.lead(ctx, port.PortGUID(), dropped) },
+		Led:  func() { q.led() },
+	}, nil
+}
+
+// reader is the shared store for the cores of one mandate: it notes what they have read.
+type reader struct {
+	Terms
+	q *Quorum
+}
+
+// Load implements store.Store.
+func (r *reader) Load() (*store.State, error) {
+	st, at, err := r.Contents()
+	if err == nil {
+		r.q.mu.Lock()
+		r.q.known = at
+		r.q.mu.Unlock()
+	}
+	return st, err
+}
+
+// lead is called by the manager's loop when the core has become master.
+func (q *Quorum) lead(ctx context.Context, guid ib.GUID, dropped bool) error {
+	q.led() // of a mastership before: it has resigned
+	q.mu.Lock()
+	if q.kept != nil {
+		kept := q.kept
+		q.mu.Unlock()
+		<-kept
+		q.mu.Lock()
+	}
+	defer q.mu.Unlock()
+	limited, cancel := context.WithTimeout(ctx, q.wait())
+	had, err := q.Terms.Win(limited, guid, "master of the subnet by SMInfo")
+	cancel()
+	switch {
+	case err == nil && (dropped || !q.current(had)):
+		q.log().Info("this manager is master: its cores are started anew with the state of the others", "had", q.known.String(), "has", had.String())
+		q.stale, q.granted = true, true
+		return errStale
+	case err == nil:
+		q.term, q.lost = had.Term.Next(guid), false
+		q.log().Info("this manager is master and has the term", "after", had.String())
+	default:
+		q.log().Error("this manager is master without the term: it changes nothing that is stored", "err", err)
+	}
+	keeping, stop := context.WithCancel(ctx)
+	q.stop, q.kept = stop, make(chan struct{})
+	q.dropped = dropped
+	go q.keep(keeping, guid, err == nil, q.kept)
+	return nil
+}
+
+// current reports whether the cores know the state up to an entry: it is the last one that they have
+// read, or one of a term in which they alone wrote. The holder of mu calls it.
+func (q *Quorum) current(had journal.Mark) bool {
+	return had == q.known || !q.lost && q.term != (journal.Term{}) && had.Term == q.term
+}
+
+// keep looks after the term while the core is master: if it could not be won, it is tried again; if it
+// was lost, it is won when its owner has resigned.
+func (q *Quorum) keep(ctx context.Context, guid ib.GUID, won bool, ended chan<- struct{}) {
+	defer close(ended)
+	tick := time.NewTicker(q.look())
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			q.resign()
+			return
+		case <-tick.C:
+		}
+		if q.Terms.Holds() {
+			won = true
+			continue
+		}
+		limited, cancel := context.WithTimeout(ctx, 5*q.wait())
+		vacant := !won
+		if won {
+			vacant, _ = q.Terms.Vacant(limited) // an error is not vacant
+		}
+		if vacant {
+			if had, err := q.Terms.Win(limited, guid, "master of the subnet without a term"); err == nil {
+				q.regained(had, won)
+				won = true
+			}
+		}
+		cancel()
+	}
+}
+
+// regained decides what a term that was won late means.
+func (q *Quorum) regained(had journal.Mark, again bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if !again && !q.dropped && had == q.known {
+		q.term, q.lost = had.Term.Next(q.port.PortGUID()), false
+		q.log().Info("this manager has the term: changes are stored again")
+		return
+	}
+	q.log().Info("this manager has the term: its cores are started anew with the state of the others")
+	q.stale, q.granted = true, true
+	q.port.Close() // which ends the manager
+}
+
+// led ends a mastership: the term is given back, so that a master elsewhere can have it.
+func (q *Quorum) led() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.stop != nil {
+		q.stop()
+		q.stop = nil
+	}
+}
+
+// resign gives the term back, if the cores do not go on with it.
+func (q *Quorum) resign() {
+	q.mu.Lock()
+	stale := q.stale
+	q.lost = q.lost || !q.Terms.Holds()
+	q.mu.Unlock()
+	if stale {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), q.wait())
+	defer cancel()
+	if err := q.Terms.Resign(ctx); err != nil {
+		q.log().Warn("the term was not given back", "err", err)
+	}
+}
+
+// Ended implements Authority.
+func (q *Quorum) Ended(m *Mandate, err error) (bool, error) {
+	q.led()
+	q.mu.Lock()
+	stale, kept := q.stale, q.kept
+	q.kept = nil
+	q.mu.Unlock()
+	if kept != nil {
+		<-kept
+	}
+	if !stale {
+		return q.Single.Ended(m, err)
+	}
+	m.Port.Close()
+	return true, nil
+}
+
+// Store implements Authority.
+func (q *Quorum) Store() store.Store { return q.Terms }
+
+// HA implements Authority.
+func (q *Quorum) HA() api.HA {
+	h := api.HA{Mode: "quorum", State: "follower"}
+	if q.Terms.Holds() {
+		h.State = "term"
+	}
+	return h
+}
+
+// Metrics implements Authority.
+func (q *Quorum) Metrics() prometheus.Gatherer { return nil }

@@ -1,0 +1,261 @@
+package process_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"heddle/daemon/process"
+	"heddle/ib"
+	"heddle/internal/need"
+	"heddle/mad"
+	"heddle/sa"
+	"heddle/sm"
+	"heddle/store"
+	"heddle/store/journal"
+)
+
+// terms is a shared store that keeps no state, only marks.
+type terms struct {
+	mu       sync.Mutex
+	last     journal.Mark
+	holds    bool
+	away     bool
+	released bool
+	wins     int
+}
+
+func (s *terms) with(f func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f()
+}
+
+func (s *terms) Load() (*store.State, error) {
+	st, _, err := s.Contents()
+	return st, err
+}
+
+func (s *terms) Contents() (*store.State, journal.Mark, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return &store.State{}, s.last, nil
+}
+
+func (s *terms) Apply([]store.Op) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.away || !s.holds {
+		return store.ErrUnavailable
+	}
+	s.last.Number++
+	return nil
+}
+
+func (s *terms) Win(_ context.Context, guid ib.GUID, _ string) (journal.Mark, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.away {
+		return journal.Mark{}, store.ErrUnavailable
+	}
+	had := s.last
+	s.last = journal.Mark{Term: had.Term.Next(guid), Number: had.Number + 1}
+	s.holds, s.released = true, false
+	s.wins++
+	return had, nil
+}
+
+func (s *terms) Holds() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.holds
+}
+
+func (s *terms) Resign(context.Context) error {
+	s.with(func() { s.released, s.holds = s.holds || s.released, false })
+	return nil
+}
+
+func (s *terms) Vacant(context.Context) (v bool, err error) {
+	s.with(func() { v = s.released })
+	return v, nil
+}
+
+func (s *terms) Follow(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
+func (s *terms) Close() error                     { return nil }
+
+// other is what another manager does: it takes the term, writes n entries, and may give it back.
+func (s *terms) other(n uint64, release bool) {
+	s.with(func() {
+		s.last = journal.Mark{Term: s.last.Term.Next(99), Number: s.last.Number + 1 + n}
+		s.holds, s.released = false, release
+	})
+}
+
+// port is one that only closes.
+type port struct {
+	mad.Transport
+	closed chan struct{}
+	once   sync.Once
+}
+
+func (p *port) PortGUID() ib.GUID { return 7 }
+func (p *port) Close() error      { p.once.Do(func() { close(p.closed) }); return nil }
+
+// reign is a Quorum with a shared store, and the mandate that it gives.
+type reign struct {
+	t *testing.T
+	q *process.Quorum
+	s *terms
+	m *process.Mandate
+}
+
+func newReign(t *testing.T) *reign {
+	r := &reign{t: t, s: &terms{}}
+	r.q = &process.Quorum{
+		Single: process.Single{Open: func(context.Context) (mad.Transport, error) { return &port{closed: make(chan struct{})}, nil }},
+		Terms:  r.s, Look: time.Millisecond,
+	}
+	r.begin()
+	return r
+}
+
+// begin starts the cores.
+func (r *reign) begin() {
+	r.t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	r.t.Cleanup(cancel)
+	m, err := r.q.Await(ctx)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.m = m
+	if _, err := m.Store.Load(); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// granted reports whether the cores are to be master from the start.
+func (r *reign) granted() bool {
+	var core sm.Config
+	var registry sa.Config
+	r.m.Configure(&core, &registry)
+	if !registry.MustSave {
+		r.t.Error("the SA acknowledges what is not stored")
+	}
+	return core.Granted
+}
+
+// restarted ends the cores because they are stale, and starts new ones.
+func (r *reign) restarted() {
+	r.t.Helper()
+	if again, err := r.q.Ended(r.m, errors.New("stale")); !again || err != nil {
+		r.t.Fatalf("ended for good: %v", err)
+	}
+	r.begin()
+	if !r.granted() {
+		r.t.Error("the mastership was forgotten")
+	}
+	if err := r.m.Lead(false); err != nil {
+		r.t.Fatalf("the new cores: %v", err)
+	}
+}
+
+func (r *reign) applies(want bool) {
+	r.t.Helper()
+	if err := r.m.Store.Apply(nil); (err == nil) != want {
+		r.t.Fatalf("Apply: %v", err)
+	}
+}
+
+func await(t testing.TB, what string, done func() bool) {
+	t.Helper()
+	limit := time.After(need.Patience)
+	look := time.NewTicker(time.Millisecond)
+	defer look.Stop()
+	for !done() {
+		select {
+		case <-look.C:
+		case <-limit:
+			t.Fatal("this did not happen: " + what)
+		}
+	}
+}
+
+// TestQuorumTakesOver: cores that know all go on, those that know less are started anew, as master.
+func TestQuorumTakesOver(t *testing.T) {
+	r := newReign(t)
+	if r.granted() {
+		t.Error("nothing was granted")
+	}
+	r.applies(false)
+	if err := r.m.Lead(false); err != nil {
+		t.Fatal(err)
+	}
+	r.applies(true)
+	r.m.Led() // handed over
+	await(t, "the term is given back", func() bool { return !r.s.Holds() })
+	if err := r.m.Lead(false); err != nil { // and handed back, without a change in between
+		t.Fatal(err)
+	}
+	r.m.Led()
+	await(t, "the term is given back", func() bool { return !r.s.Holds() })
+	r.s.other(3, false)
+	if err := r.m.Lead(false); err == nil {
+		t.Fatal("cores that miss entries lead")
+	}
+	r.restarted()
+	r.applies(true)
+	r.m.Led()
+	if err := r.m.Lead(true); err == nil {
+		t.Fatal("cores that know what was never stored lead")
+	}
+	r.restarted()
+}
+
+// TestQuorumAway: a master leads without the store, and gets the term when it is back.
+func TestQuorumAway(t *testing.T) {
+	for _, missed := range []bool{false, true} {
+		t.Run(fmt.Sprint(missed), func(t *testing.T) {
+			r := newReign(t)
+			r.s.with(func() { r.s.away = true })
+			if err := r.m.Lead(false); err != nil {
+				t.Fatal(err)
+			}
+			r.applies(false)
+			if missed {
+				r.s.other(2, false)
+			}
+			r.s.with(func() { r.s.away = false })
+			await(t, "the term is won", r.s.Holds)
+			if !missed {
+				r.applies(true)
+				return
+			}
+			<-r.m.Port.(*port).closed // which ends the cores
+			r.restarted()
+		})
+	}
+}
+
+// TestQuorumLoses: a master that lost the term to another one leaves it that, until it is given back.
+func TestQuorumLoses(t *testing.T) {
+	r := newReign(t)
+	if err := r.m.Lead(false); err != nil {
+		t.Fatal(err)
+	}
+	r.s.other(1, false)
+	r.applies(false)
+	r.s.with(func() {
+		if r.s.wins != 1 {
+			t.Error("the term was taken back from the other master")
+		}
+		r.s.released = true
+	})
+	<-r.m.Port.(*port).closed
+	r.restarted()
+	r.applies(true)
+}
