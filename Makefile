@@ -10,13 +10,16 @@ export CGO_ENABLED ?= 0
 # How long each fuzz target runs under `make fuzz`.
 FUZZTIME ?= 20s
 
-.PHONY: help build run check test test-only same race fuzz-some test-long test-kernel bench bench-repair bench-peers fuzz lint fmt deps clean
+.PHONY: help build heddle-etcd run check test test-only same race fuzz-some test-long test-kernel bench bench-repair bench-peers fuzz lint fmt deps clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
 build: ## bin/heddle, one static binary
 	$(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/heddle ./cmd/heddle
+
+heddle-etcd: ## bin/heddle-etcd, etcd with presets for the managers of a subnet
+	cd cmd/heddle-etcd && $(GO) build -trimpath -ldflags '-s -w' -o ../../bin/heddle-etcd .
 
 run: build ## a simulated 648-host fat tree, its subnet manager and the status page
 	bin/heddle up
