@@ -51,17 +51,27 @@ func oneArg(what string) cobra.PositionalArgs {
 }
 
 func storeCheck() *cobra.Command {
-	return &cobra.Command{
+	var shared storeEtcd
+	c := &cobra.Command{
 		Use:   "check STATE",
 		Short: "Read every entry of a state file, and say what is damaged",
 		Long: `Reads every entry of a state file, its journal and the bookkeeping of its pages,
-and changes nothing. STATE is the file or its directory, or a backup of it. Exits
-with 1 if something is damaged, and names it.`,
+and changes nothing. STATE is the file or its directory, or a backup of it, or
+etcd://HOST:PORT[,HOST:PORT...][/PREFIX] (docs/ha.md). Exits with 1 if something
+is damaged, and names it.`,
 		Example: `  heddle store check /var/lib/heddle
   heddle store check backup.jsonl`,
 		Args: oneArg("one state file, state directory or backup"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			path := stateFile(args[0])
+			path := args[0]
+			if isEtcd(path) {
+				s, at, err := shared.read(cmd.Context(), path)
+				if err == nil {
+					_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s is sound: %s, %v\n", path, contents(s), at)
+				}
+				return err
+			}
+			path = stateFile(path)
 			s, at, err := readState(path)
 			if err != nil {
 				return err
@@ -75,6 +85,8 @@ with 1 if something is damaged, and names it.`,
 			return err
 		},
 	}
+	shared = newStoreEtcd(c)
+	return c
 }
 
 // contents says in a few words what a state holds.
@@ -112,26 +124,38 @@ func readState(path string) (*store.State, journal.Mark, error) {
 }
 
 func storeExport() *cobra.Command {
-	return &cobra.Command{
+	var shared storeEtcd
+	c := &cobra.Command{
 		Use:   "export STATE",
 		Short: "Write a state file as a backup, one line of JSON each entry",
 		Long: `Writes what a state file holds to standard output, one line of JSON each entry,
 with a checksum at the end (docs/format/backup.md). It holds M_Keys: keep it as
-you keep keys. 'heddle ctl backup' does the same with a running manager.`,
+you keep keys. 'heddle ctl backup' does the same with a running manager. STATE may
+be etcd://HOST:PORT[,HOST:PORT...][/PREFIX], also while managers run.`,
 		Example: `  (umask 077; heddle store export /var/lib/heddle > backup.jsonl)`,
 		Args:    oneArg("one state file or state directory"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			s, at, err := boltdb.ReadContents(stateFile(args[0]))
+			var s *store.State
+			var at journal.Mark
+			var err error
+			if isEtcd(args[0]) {
+				s, at, err = shared.read(cmd.Context(), args[0])
+			} else {
+				s, at, err = boltdb.ReadContents(stateFile(args[0]))
+			}
 			if err != nil {
 				return err
 			}
 			return backup.Write(cmd.OutOrStdout(), s, at)
 		},
 	}
+	shared = newStoreEtcd(c)
+	return c
 }
 
 func storeImport() *cobra.Command {
 	var replace bool
+	var shared storeEtcd
 	c := &cobra.Command{
 		Use:   "import BACKUP STATE",
 		Short: "Make a state file from a backup",
@@ -139,7 +163,8 @@ func storeImport() *cobra.Command {
 standard input). The backup is read to its end first: one with an error changes
 nothing. An existing state file is left alone, unless --replace is given; it is
 then kept with .before behind its name, in place of an earlier one. The journal
-begins a term of its own, so that it is not taken for that of the backup's manager.`,
+begins a term of its own, so that it is not taken for that of the backup's manager.
+STATE may be etcd://HOST:PORT[,HOST:PORT...][/PREFIX]: stop all its managers first.`,
 		Example: `  heddle store import backup.jsonl /var/lib/heddle`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) != 2 {
@@ -163,7 +188,15 @@ begins a term of its own, so that it is not taken for that of the backup's manag
 			}
 			// What the manager of the backup wrote since is another history.
 			at = journal.Mark{Term: at.Term.After(0, time.Now().UnixNano()), Number: at.Number + 1}
-			path := stateFile(args[1])
+			path := args[1]
+			if isEtcd(path) {
+				if err := shared.write(cmd.Context(), path, s, at, replace); err != nil {
+					return err
+				}
+				_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s has %s\n", path, contents(s))
+				return err
+			}
+			path = stateFile(path)
 			if err := makeState(path, s, at, replace); err != nil {
 				return err
 			}
@@ -171,6 +204,7 @@ begins a term of its own, so that it is not taken for that of the backup's manag
 			return err
 		},
 	}
+	shared = newStoreEtcd(c)
 	c.Flags().BoolVar(&replace, "replace", false, "replace an existing state file; it is kept with .before behind its name")
 	return c
 }

@@ -153,7 +153,7 @@ func (r *reign) granted() bool {
 func (r *reign) restarted() {
 	r.t.Helper()
 	if again, err := r.q.Ended(r.m, errors.New("stale")); !again || err != nil {
-		r.t.Fatalf("ended for good: %v", err)
+		r.t.Fatalf("ended without another mandate: %v", err)
 	}
 	r.begin()
 	if !r.granted() {

@@ -1,0 +1,88 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"heddle/store"
+	"heddle/store/etcd"
+	"heddle/store/journal"
+)
+
+// storeEtcd has the flags of commands that work on a shared state.
+type storeEtcd struct{ smFlags }
+
+func newStoreEtcd(c *cobra.Command) storeEtcd {
+	f := storeEtcd{newSMFlags()}
+	fl, e := c.Flags(), &f.Etcd
+	fl.StringVar(&e.Authority, "etcd-ca", "", "`FILE` with the certificate of the authority of etcd's certificates")
+	fl.StringVar(&e.Certificate, "etcd-cert", "", "`FILE` with the certificate to show to etcd")
+	fl.StringVar(&e.Key, "etcd-key", "", "`FILE` with its key")
+	fl.StringVar(&e.User, "etcd-user", "", "`USER` of etcd's own authentication")
+	fl.StringVar(&e.Password, "etcd-password-file", "", "`FILE` with that user's password")
+	return f
+}
+
+func isEtcd(arg string) bool { return strings.HasPrefix(arg, etcd.Scheme) }
+
+// storeWait bounds what a command does with a shared state.
+const storeWait = time.Minute
+
+// with opens the shared state of a URL for f.
+func (f storeEtcd) with(ctx context.Context, url string, do func(ctx context.Context, st *etcd.Store) error) error {
+	f.Etcd.Store = url
+	if err := f.Check(); err != nil {
+		return &usageError{err}
+	}
+	o, err := f.etcdOptions(slog.New(slog.DiscardHandler))
+	if err != nil {
+		return err
+	}
+	o.Wait = storeWait / 10
+	ctx, cancel := context.WithTimeout(ctx, storeWait)
+	defer cancel()
+	st, err := etcd.Open(ctx, o)
+	if err != nil {
+		return err
+	}
+	return errors.Join(do(ctx, st), st.Close())
+}
+
+// read returns what a shared state holds.
+func (f storeEtcd) read(ctx context.Context, url string) (s *store.State, at journal.Mark, err error) {
+	err = f.with(ctx, url, func(_ context.Context, st *etcd.Store) error {
+		s, at, err = st.Contents()
+		return err
+	})
+	return s, at, err
+}
+
+// write puts a state in the place of a shared one. A manager that has the term loses it.
+func (f storeEtcd) write(ctx context.Context, url string, s *store.State, at journal.Mark, replace bool) error {
+	return f.with(ctx, url, func(ctx context.Context, st *etcd.Store) error {
+		last, err := st.Last()
+		switch {
+		case err != nil:
+			return err
+		case last != journal.Mark{} && !replace:
+			return fmt.Errorf("%s has a state (%v); give --replace to put the backup in its place", url, last)
+		}
+		if err := st.Claim(ctx, 0); err != nil {
+			return err
+		}
+		// Others may have written until then, and terms never fall.
+		if last, err = st.Last(); err != nil {
+			return err
+		}
+		if last.Compare(at) >= 0 {
+			at = journal.Mark{Term: last.Term.Next(0), Number: last.Number + 1}
+		}
+		return errors.Join(st.Replace(s, at), st.Resign(ctx))
+	})
+}
