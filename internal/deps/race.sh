@@ -14,5 +14,5 @@ if ! why=$(printf '#include <stdlib.h>\nint main(void) { return 0; }\n' | "$(go 
 fi
 # Left out: what measures memory, and what runs real programs, which it cannot see.
 go test -race -short -vet=off -timeout 30m -skip 'TestMemoryFlat|Conformance|OpenSM|Tools|TestPing' \
-  ./agent/live ./api ./daemon ./flood/live ./sim/ibsimd ./sim/live ./store ./transport/rmpp &&
+  ./agent/live ./api ./daemon ./daemon/process ./flood/live ./sim/ibsimd ./sim/live ./store ./store/etcd ./transport/rmpp &&
   go test -race -vet=off -timeout 30m -run Workers ./traffic/study ./route/check ./route/transition ./route/engine/{dor,ftree,torus,vftree}

@@ -86,6 +86,14 @@ func (l *load) check(t testing.TB, s *etcd.Store) {
 	}
 }
 
+// unlessShort skips what takes several seconds: three members that die and come back.
+func unlessShort(t testing.TB) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("three members of etcd are not for a short run")
+	}
+}
+
 func eventually(t testing.TB, what string, done func() bool) {
 	t.Helper()
 	limit := time.After(need.Patience)
@@ -111,6 +119,7 @@ func win(t testing.TB, s *etcd.Store, guid ib.GUID) journal.Mark {
 
 // TestLeaderKilled: changes go on when a member dies, or hangs, and nothing is lost.
 func TestLeaderKilled(t *testing.T) {
+	unlessShort(t)
 	c := etcdtest.Start(t, 3)
 	o := options(c)
 	s, other := open(t, o), open(t, o)
@@ -149,6 +158,7 @@ func TestLeaderKilled(t *testing.T) {
 // TestQuorumLost: without a majority changes are refused and reads fail; when it is back both go on.
 // What was refused has no effect.
 func TestQuorumLost(t *testing.T) {
+	unlessShort(t)
 	c := etcdtest.Start(t, 3)
 	o := options(c)
 	o.Wait = 300 * time.Millisecond
@@ -298,6 +308,7 @@ func TestLargeEntry(t *testing.T) {
 // TestRestored: when a backup is restored under a running manager, it refuses changes and says why;
 // what the backup holds is what all have then.
 func TestRestored(t *testing.T) {
+	unlessShort(t)
 	c := etcdtest.Start(t, 3)
 	o := options(c)
 	s, other := open(t, o), open(t, o)
