@@ -10,11 +10,11 @@ import (
 	"hash/crc32"
 	"os"
 	"runtime/debug"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	bolt "go.etcd.io/bbolt"
-	bolterrors "go.etcd.io/bbolt/errors"
 
 	"heddle/ib"
 	"heddle/store"
@@ -66,10 +66,17 @@ func (e *CorruptError) Unwrap() error { return e.Err }
 // DB is a journal.Store in one bbolt file of mode 0600. Every Apply is one synced
 // transaction.
 type DB struct {
-	db     *bolt.DB
 	path   string
 	closed atomic.Bool
-	log    log // used in transactions that write only, which exclude each other
+	write  sync.Mutex // held by one change at a time
+	log    log        // guarded by write
+
+	// reads guards what follows. It is locked while a transaction is committed, so none reads what
+	// is not durable; a transaction that reads holds it only while it begins.
+	reads sync.RWMutex
+	db    *bolt.DB
+	file  *os.File // the same file, to write its headers; nil if it is only read
+	undo  *undo    // a failed commit that is yet to be undone; db may be nil then
 }
 
 // Open opens or creates the store file at path. It waits up to a second for
@@ -124,6 +131,9 @@ func Check(path string) error {
 		if fi.Size() < tx.Size() {
 			return &CorruptError{Path: b.path, What: fmt.Sprintf("it is cut off: %d bytes, and its pages take %d", fi.Size(), tx.Size())}
 		}
+		if err := b.checkOverflow(tx); err != nil {
+			return err
+		}
 		var first error
 		for err := range tx.Check() { // it must be read to its end
 			if first == nil {
@@ -132,6 +142,26 @@ func Check(path string) error {
 		}
 		return first
 	})
+}
+
+// checkOverflow finds pages that claim more pages after them than there are: bbolt's check would
+// count up to 2^32 of them.
+func (b *DB) checkOverflow(tx *bolt.Tx) error {
+	total := int(tx.Size() / int64(b.db.Info().PageSize))
+	for id := 0; id < total; id++ {
+		p, err := tx.Page(id)
+		if err != nil {
+			return &CorruptError{Path: b.path, What: fmt.Sprintf("page %d", id), Err: err}
+		}
+		if p.Type == "free" {
+			continue // it has the bytes of what was there before
+		}
+		if p.OverflowCount < 0 || p.OverflowCount >= total-id {
+			return &CorruptError{Path: b.path, What: fmt.Sprintf("page %d takes %d pages of %d", id, p.OverflowCount+1, total)}
+		}
+		id += p.OverflowCount
+	}
+	return nil
 }
 
 func open(path string, readOnly bool) (s *DB, err error) {
@@ -150,6 +180,10 @@ func open(path string, readOnly bool) (s *DB, err error) {
 		}
 	} else if readOnly || !os.IsNotExist(err) {
 		return nil, fmt.Errorf("store: %w", err)
+	} else if err := create(path); err != nil {
+		return nil, err
+	} else {
+		return open(path, false)
 	}
 	defer func() {
 		if r := recover(); r != nil { // bbolt panics on some kinds of damage
@@ -157,19 +191,12 @@ func open(path string, readOnly bool) (s *DB, err error) {
 		}
 	}()
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
-	db, err := bolt.Open(path, 0o600, &bolt.Options{Timeout: time.Second, ReadOnly: readOnly, PreLoadFreelist: true})
-	switch {
-	case errors.Is(err, bolterrors.ErrTimeout):
-		return nil, fmt.Errorf("store: %s is in use by another process; stop the other manager, or give this one its own state directory", path)
-	case err != nil && !fresh && !os.IsPermission(err):
-		return nil, &CorruptError{Path: path, What: "not a readable bbolt file", Err: err}
-	case err != nil:
-		return nil, fmt.Errorf("store: %w", err)
-	}
-	b := &DB{db: db, path: path}
-	if err := b.init(fresh, readOnly); err != nil {
-		db.Close()
+	b := &DB{path: path}
+	if err := b.bolt(fresh, readOnly); err != nil {
 		return nil, err
+	}
+	if err := b.init(fresh, readOnly); err != nil {
+		return nil, errors.Join(err, b.Close())
 	}
 	return b, nil
 }
@@ -198,15 +225,19 @@ func headerCheck(path string) error {
 func (b *DB) init(fresh, readOnly bool) error {
 	version := byte(0)
 	if !fresh {
-		err := b.db.View(func(tx *bolt.Tx) (err error) {
+		err := b.view(func(tx *bolt.Tx) (err error) {
 			version, err = b.check(tx)
 			return err
 		})
-		if err != nil || version == formatVersion || readOnly {
+		if err != nil || readOnly {
 			return err
 		}
 	}
-	return b.db.Update(func(tx *bolt.Tx) error {
+	if err := b.settle(); err != nil || version == formatVersion {
+		return err
+	}
+	return b.update(func(tx *bolt.Tx) error {
+		b.log.nextCount, b.log.nextSize = b.log.count, b.log.size
 		if version == 0 {
 			if _, err := tx.CreateBucketIfNotExists(bucketMeta); err != nil {
 				return err
@@ -284,25 +315,15 @@ func (b *DB) view(f func(tx *bolt.Tx) error) (err error) {
 	if b.closed.Load() {
 		return store.ErrClosed
 	}
-	defer func() {
-		if r := recover(); r != nil {
-			err = &CorruptError{Path: b.path, What: fmt.Sprint(r)}
-		}
-	}()
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true)) // pages beyond the end of a cut-off file
-	return b.ended(b.db.View(f))
+	tx, err := b.reading()
+	if err != nil {
+		return err
+	}
+	return errors.Join(b.guard(func() error { return f(tx) }), tx.Rollback())
 }
 
 func guid(b []byte) ib.GUID { return ib.GUID(binary.BigEndian.Uint64(b)) }
-
-// ended returns ErrClosed for bbolt's error about a file that was closed during
-// use.
-func (b *DB) ended(err error) error {
-	if errors.Is(err, bolterrors.ErrDatabaseNotOpen) {
-		return store.ErrClosed
-	}
-	return err
-}
 
 // entryKind is one kind of entry, each in its bucket: keys of klen bytes,
 // values of vlen bytes (any length if it is < 0; take checks them) and a
@@ -360,7 +381,7 @@ var errChecksum = errors.New("it fails its checksum")
 
 func (b *DB) scan(tx *bolt.Tx, e *entryKind, st *store.State) error {
 	bk := tx.Bucket(e.bucket)
-	if bk == nil && b.db.IsReadOnly() {
+	if bk == nil && b.file == nil {
 		return nil // check let it pass: the format has none
 	}
 	if bk == nil {
@@ -404,23 +425,6 @@ func (b *DB) Apply(ops []store.Op) error {
 	})
 }
 
-// update runs one transaction that writes.
-func (b *DB) update(f func(tx *bolt.Tx) error) error {
-	if b.closed.Load() {
-		return store.ErrClosed
-	}
-	err := b.ended(b.db.Update(f))
-	if err == nil {
-		b.log.committed()
-		return nil
-	}
-	b.log.known = false
-	if err != store.ErrClosed {
-		err = fmt.Errorf("store: writing %s: %w", b.path, err)
-	}
-	return err
-}
-
 func carryOut(tx *bolt.Tx, ops []store.Op) error {
 	lids, mkeys, nbrs, recs := tx.Bucket(bucketLIDs), tx.Bucket(bucketMKeys), tx.Bucket(bucketNeighbors), tx.Bucket(bucketRecords)
 	var err error
@@ -461,10 +465,4 @@ func recordEntry(r *store.Record) []byte {
 
 func put(bk *bolt.Bucket, k, v []byte) error {
 	return bk.Put(k, binary.BigEndian.AppendUint32(v, sum(k, v)))
-}
-
-// Close implements Store.
-func (b *DB) Close() error {
-	b.closed.Store(true)
-	return b.db.Close()
 }

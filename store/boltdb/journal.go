@@ -114,7 +114,11 @@ func setBegin(tx *bolt.Tx, m journal.Mark) error {
 
 // begin is the mark before the first entry that is kept.
 func (b *DB) begin(tx *bolt.Tx) (journal.Mark, error) {
-	v := tx.Bucket(bucketMeta).Get(keyBegin)
+	m := tx.Bucket(bucketMeta)
+	if m == nil {
+		return journal.Mark{}, nil // its maker died before the first commit
+	}
+	v := m.Get(keyBegin)
 	if v == nil {
 		return journal.Mark{}, nil
 	}
@@ -122,11 +126,11 @@ func (b *DB) begin(tx *bolt.Tx) (journal.Mark, error) {
 	if n < 0 || sum(keyBegin, v[:n]) != binary.BigEndian.Uint32(v[n:]) {
 		return journal.Mark{}, &CorruptError{Path: b.path, What: "bucket meta: begin", Err: errChecksum}
 	}
-	m, err := journal.DecodeMark(v[:n])
+	at, err := journal.DecodeMark(v[:n])
 	if err != nil {
 		return journal.Mark{}, &CorruptError{Path: b.path, What: "bucket meta: begin", Err: err}
 	}
-	return m, nil
+	return at, nil
 }
 
 func (b *DB) last(tx *bolt.Tx) (journal.Mark, error) {
@@ -265,7 +269,11 @@ func (b *DB) Replace(s *store.State, at journal.Mark) error {
 // Note implements journal.Store.
 func (b *DB) Note() (note []byte, err error) {
 	err = b.view(func(tx *bolt.Tx) error {
-		v := tx.Bucket(bucketMeta).Get(keyNote)
+		m := tx.Bucket(bucketMeta)
+		if m == nil {
+			return nil // its maker died before the first commit
+		}
+		v := m.Get(keyNote)
 		if v == nil {
 			return nil
 		}
