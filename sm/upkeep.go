@@ -28,7 +28,9 @@ func (c *Core) startUpkeep() bool {
 		return false // what is due goes first
 	}
 	c.enter(notice.PhaseUpkeep)
-	c.pkeys.Upkeep(upkeepPortion)
+	if c.placements.FunctionsRead() {
+		c.pkeys.Upkeep(upkeepPortion) // else it would revoke those of virtual machines, and give them back
+	}
 	c.guids.Upkeep(upkeepPortion)
 	c.vports.Upkeep(upkeepPortion)
 	c.lanes.Upkeep(upkeepPortion)

@@ -91,6 +91,10 @@ func (m *Machine) stepOver() bool {
 	return false
 }
 
+// FunctionsRead reports whether it is known at which functions the addresses of placements are, as
+// far as any is placed. Before that ports seem to have no right to the P_Keys of those addresses.
+func (m *Machine) FunctionsRead() bool { return len(m.list) == 0 || m.functionsRead() }
+
 // functionsRead reports whether it is known in this mastership which addresses the functions hold
 // that are up. Before that no function gets one, as another may hold it.
 func (m *Machine) functionsRead() bool {
