@@ -15,6 +15,8 @@ type Change struct {
 	// Attr and AttrMod of a ChangeSet.
 	Attr    ib.AttrID
 	AttrMod uint32
+	// Data is the attribute of a ChangeSet as requested, 64 bytes. It is valid only during the call.
+	Data []byte
 	// VPort of a ChangeVPort.
 	VPort uint16
 	// Old and New state of a ChangeState or ChangeVPort.

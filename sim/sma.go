@@ -53,12 +53,15 @@ func (s *Subnet) sma(f *flight, d *device) {
 		return
 	}
 	s.stats.SMPs++
+	if r.set && s.OnChange != nil {
+		copy(s.asked[:], r.data)
+	}
 	st := s.attribute(&r, attr)
 	if r.set {
 		s.dataChanged(d.node)
 	}
 	if r.set && st == ib.StatusOK && s.OnChange != nil {
-		s.OnChange(Change{At: s.k.now, Kind: ChangeSet, Node: int(d.node), Port: s.ports[r.in].num, Attr: attr, AttrMod: r.am})
+		s.OnChange(Change{At: s.k.now, Kind: ChangeSet, Node: int(d.node), Port: s.ports[r.in].num, Attr: attr, AttrMod: r.am, Data: s.asked[:]})
 	}
 	if d.down { // the Set turned the node off
 		s.drop(f, DropNode)

@@ -50,6 +50,8 @@ type Subnet struct {
 	// OnDrop, if set, gets every lost packet with the reason. p is valid only
 	// during the call.
 	OnDrop func(why DropReason, node int, port uint8, p *mad.Packet)
+
+	asked [64]byte // of the Set that is carried out, for OnChange
 }
 
 // Stats counts what happened since the Subnet was made.

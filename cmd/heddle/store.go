@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -156,6 +157,7 @@ be etcd://HOST:PORT[,HOST:PORT...][/PREFIX], also while managers run.`,
 func storeImport() *cobra.Command {
 	var replace bool
 	var shared storeEtcd
+	var version string
 	c := &cobra.Command{
 		Use:   "import BACKUP STATE",
 		Short: "Make a state file from a backup",
@@ -164,8 +166,13 @@ standard input). The backup is read to its end first: one with an error changes
 nothing. An existing state file is left alone, unless --replace is given; it is
 then kept with .before behind its name, in place of an earlier one. The journal
 begins a term of its own, so that it is not taken for that of the backup's manager.
-STATE may be etcd://HOST:PORT[,HOST:PORT...][/PREFIX]: stop all its managers first.`,
-		Example: `  heddle store import backup.jsonl /var/lib/heddle`,
+STATE may be etcd://HOST:PORT[,HOST:PORT...][/PREFIX]: stop all its managers first.
+
+--for makes a file that an older version reads (docs/upgrade.md). It has no
+journal, and no tables that the version does not know: what is left out is
+printed.`,
+		Example: `  heddle store import backup.jsonl /var/lib/heddle
+  heddle store import backup.jsonl /var/lib/heddle --replace --for 0.1.0`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) != 2 {
 				return usagef("store import: want a backup and a state file or state directory")
@@ -188,8 +195,21 @@ STATE may be etcd://HOST:PORT[,HOST:PORT...][/PREFIX]: stop all its managers fir
 			}
 			// What the manager of the backup wrote since is another history.
 			at = journal.Mark{Term: at.Term.After(0, time.Now().UnixNano()), Number: at.Number + 1}
+			write := func(path string) error { return writeState(path, s, at) }
+			if version != "" {
+				old, err := olderNamed(version)
+				if err != nil {
+					return &usageError{err}
+				}
+				old.leaveOut(s, cmd.ErrOrStderr())
+				at = journal.Mark{}
+				write = func(path string) error { return boltdb.WriteOlder(path, s, old.format) }
+			}
 			path := args[1]
 			if isEtcd(path) {
+				if version != "" {
+					return usagef("store import: --for makes state files only")
+				}
 				if err := shared.write(cmd.Context(), path, s, at, replace); err != nil {
 					return err
 				}
@@ -197,7 +217,7 @@ STATE may be etcd://HOST:PORT[,HOST:PORT...][/PREFIX]: stop all its managers fir
 				return err
 			}
 			path = stateFile(path)
-			if err := makeState(path, s, at, replace); err != nil {
+			if err := makeState(path, write, replace); err != nil {
 				return err
 			}
 			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s has %s, %v\n", path, contents(s), at)
@@ -206,11 +226,12 @@ STATE may be etcd://HOST:PORT[,HOST:PORT...][/PREFIX]: stop all its managers fir
 	}
 	shared = newStoreEtcd(c)
 	c.Flags().BoolVar(&replace, "replace", false, "replace an existing state file; it is kept with .before behind its name")
+	c.Flags().StringVar(&version, "for", "", "make a file for an older `VERSION`: "+strings.Join(olderNames(), ", "))
 	return c
 }
 
 // makeState writes a new state file beside path and moves it there when it is complete.
-func makeState(path string, s *store.State, at journal.Mark, replace bool) (err error) {
+func makeState(path string, write func(path string) error, replace bool) (err error) {
 	switch _, err := os.Stat(path); {
 	case err == nil && !replace:
 		return fmt.Errorf("%s exists; give --replace to put the backup in its place", path)
@@ -230,15 +251,8 @@ func makeState(path string, s *store.State, at journal.Mark, replace bool) (err 
 	if err := os.Remove(fresh); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	db, err := boltdb.Open(fresh)
-	if err != nil {
-		return err
-	}
 	defer os.Remove(fresh)
-	if err := db.Replace(s, at); err != nil {
-		return errors.Join(err, db.Close())
-	}
-	if err := db.Close(); err != nil {
+	if err := write(fresh); err != nil {
 		return err
 	}
 	if replace {
@@ -260,4 +274,13 @@ func makeState(path string, s *store.State, at journal.Mark, replace bool) (err 
 		return err
 	}
 	return errors.Join(dir.Sync(), dir.Close())
+}
+
+// writeState makes a new state file.
+func writeState(path string, s *store.State, at journal.Mark) error {
+	db, err := boltdb.Open(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(db.Replace(s, at), db.Close())
 }

@@ -1,0 +1,58 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"heddle/store"
+)
+
+// older is a version that reads an older state file.
+type older struct {
+	name   string
+	format uint8
+	tables store.Table // the last one that it knows; 0: none
+}
+
+// olderVersions are those of docs/upgrade.md.
+var olderVersions = []older{
+	{"first-light", 1, 0},
+	{"answers", 2, store.TablePartitions},
+	{"0.1.0", 2, store.TableFunctionGUIDs},
+	{"hosts", 2, store.TablePathHistory},
+}
+
+func olderNames() (names []string) {
+	for _, o := range olderVersions {
+		names = append(names, o.name)
+	}
+	return names
+}
+
+func olderNamed(name string) (older, error) {
+	i := slices.Index(olderNames(), name)
+	if i < 0 {
+		return older{}, fmt.Errorf("--for %s: want one of %s", name, strings.Join(olderNames(), ", "))
+	}
+	return olderVersions[i], nil
+}
+
+// leaveOut removes the records that the version does not know, and says so.
+func (o older) leaveOut(s *store.State, w io.Writer) {
+	n := map[store.Table]int{}
+	s.Records = slices.DeleteFunc(s.Records, func(r store.Record) bool {
+		if r.Table <= o.tables {
+			return false
+		}
+		n[r.Table]++
+		return true
+	})
+	for t := o.tables + 1; len(n) > 0; t++ {
+		if k := n[t]; k > 0 {
+			fmt.Fprintf(w, "left out: %d records of table %v, which version %s does not know\n", k, t, o.name)
+			delete(n, t)
+		}
+	}
+}
