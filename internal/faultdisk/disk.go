@@ -34,7 +34,7 @@ type Tear uint8
 const (
 	// TearAll loses all of them.
 	TearAll Tear = iota
-	// TearNone loses none: a process was killed, and the power stayed.
+	// TearNone loses none: a process was killed, and the power stayed. A later crash may lose them.
 	TearNone
 	// TearOrder keeps them up to a moment, as a disk without a cache does.
 	TearOrder
@@ -60,6 +60,8 @@ const (
 	OpSize
 	// OpName makes, moves or removes a name.
 	OpName
+	// OpAny is any of them.
+	OpAny
 )
 
 // Fault makes requests fail.
@@ -86,12 +88,11 @@ type file struct {
 	pages map[int]bool   // that take space
 	kept  map[int][]byte // durable sectors that are not zero
 	size  int            // durable
-	// Since the last sync, in order. A sector or the size that a failed sync had is lost: a later
-	// sync does not write it, as Linux marks its pages clean.
-	sectors  map[int][]version
-	sizes    []version
-	lost     map[int]bool
-	sizeLost bool
+	// Since the last sync, in order. A sector that a failed sync had is lost: a later sync does not
+	// write it, as Linux marks its pages clean. The size is not: it is in the file system's journal.
+	sectors map[int][]version
+	sizes   []version
+	lost    map[int]bool
 	// Of a directory.
 	names map[string]*file
 	safe  map[string]*file // durable
@@ -198,7 +199,7 @@ func (d *Disk) fails(op Op) syscall.Errno {
 	for i := range d.faults {
 		f := &d.faults[i]
 		switch {
-		case f.Op != op || f.Count == 0:
+		case f.Op != op && f.Op != OpAny || f.Count == 0:
 		case f.Skip > 0:
 			f.Skip--
 		default:
@@ -214,8 +215,8 @@ func (d *Disk) fails(op Op) syscall.Errno {
 // write is pwrite. It returns how much was written before the error.
 func (d *Disk) write(f *file, off int, b []byte) (int, syscall.Errno) {
 	if e := d.fails(OpWrite); e != 0 {
-		// Some of it has arrived.
-		n := d.rand.IntN(len(b)/Sector+1) * Sector
+		// Nothing has arrived, or some of it.
+		n := d.rand.IntN(2) * d.rand.IntN(len(b)/Sector+1) * Sector
 		d.put(f, off, b[:n])
 		return 0, e
 	}
@@ -245,7 +246,7 @@ func (d *Disk) put(f *file, off int, b []byte) int {
 	d.seq++
 	if end := off + len(b); end > len(f.data) {
 		f.data = append(f.data, make([]byte, end-len(f.data))...)
-		f.sizes, f.sizeLost = append(f.sizes, version{seq: d.seq, size: end}), false
+		f.sizes = append(f.sizes, version{seq: d.seq, size: end})
 	}
 	copy(f.data[off:], b)
 	for s := off / Sector; s*Sector < off+len(b); s++ {
@@ -285,7 +286,7 @@ func (d *Disk) truncate(f *file, size int) syscall.Errno {
 			}
 		}
 	}
-	f.sizes, f.sizeLost = append(f.sizes, version{seq: d.seq, size: size}), false
+	f.sizes = append(f.sizes, version{seq: d.seq, size: size})
 	return 0
 }
 
@@ -295,7 +296,6 @@ func (d *Disk) sync(f *file) syscall.Errno {
 		for s := range f.sectors {
 			f.lost[s] = true
 		}
-		f.sizeLost = len(f.sizes) > 0
 		return e
 	}
 	for s, list := range f.sectors {
@@ -304,7 +304,7 @@ func (d *Disk) sync(f *file) syscall.Errno {
 			delete(f.sectors, s)
 		}
 	}
-	if !f.sizeLost && len(f.sizes) > 0 {
+	if len(f.sizes) > 0 {
 		f.size, f.sizes = f.sizes[len(f.sizes)-1].size, nil
 	}
 	return 0
@@ -402,6 +402,16 @@ func (d *Disk) Crash(t Tear) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.faults = nil
+	if t == TearNone {
+		// The kernel has what the process wrote, and may still lose it.
+		for _, f := range d.files {
+			f.open = 0
+		}
+		for _, f := range d.files {
+			d.unused(f)
+		}
+		return
+	}
 	d.used = 0
 	for _, id := range slices.Sorted(maps.Keys(d.files)) {
 		f := d.files[id]
@@ -414,7 +424,7 @@ func (d *Disk) Crash(t Tear) {
 		f.data = d.after(f, t)
 		f.kept, f.size = map[int][]byte{}, len(f.data)
 		f.sectors, f.lost = map[int][]version{}, map[int]bool{}
-		f.sizes, f.sizeLost = nil, false
+		f.sizes = nil
 		clear(f.pages)
 		for s := 0; s*Sector < len(f.data); s++ {
 			c := make([]byte, Sector)

@@ -149,6 +149,9 @@ type campaign struct {
 	left  int // requests until the crash; < 0: none
 	dead  bool
 
+	// often: every request has several images, and not only some have one.
+	often bool
+
 	crashes, images, refused int
 }
 
@@ -188,7 +191,11 @@ func (c *campaign) run() {
 func (c *campaign) hook() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.hookR.IntN(3) == 0 {
+	if c.often {
+		for range 6 {
+			c.image(faultdisk.Tear4K)
+		}
+	} else if c.hookR.IntN(3) == 0 {
 		c.image(faultdisk.Tear(c.hookR.IntN(int(faultdisk.Tears))))
 	}
 	if c.left == 0 {
@@ -405,6 +412,88 @@ func TestPowerLoss(t *testing.T) {
 		crashes, images = crashes+c.crashes, images+c.images
 	}
 	t.Logf("%d crashes, %d images of other crashes", crashes, images)
+}
+
+// TestEveryRequest: a change is killed at each of its requests, or that request fails, and then
+// another change is made, by the same process or the next one. At each moment of that the power
+// may end.
+func TestEveryRequest(t *testing.T) {
+	put := func(n uint64, size int) command {
+		ops := []store.Op{{Kind: store.PutLID, GUID: ib.GUID(n), LID: ib.LID(n)}, {Kind: store.PutRecord, Record: store.Record{
+			Table: store.TableGroups, Key: []byte("k"), Value: bytes.Repeat([]byte{byte(n)}, size),
+		}}}
+		return command{Kind: "apply", Ops: ops}
+	}
+	for _, how := range []string{"kill", "fail", "fail and kill"} {
+		t.Run(how, func(t *testing.T) {
+			for k, ended := 0, false; !ended; k++ {
+				c := newCampaign(t, uint64(k))
+				change := func(x command, fails bool) (ok bool) {
+					c.allow(fails, x)
+					r, ok := c.do(x)
+					if ok && r.Err == "" {
+						c.done = append(c.done, x)
+						c.allow(false)
+					}
+					return ok && r.Err == ""
+				}
+				if r, ok := c.do(command{Kind: "open"}); !ok || r.Err != "" {
+					t.Fatal(r.Err)
+				}
+				for n := range uint64(4) {
+					if !change(put(n+1, 3000), false) {
+						t.Fatal("it is refused")
+					}
+				}
+				x := put(5, 9000)
+				if how == "kill" {
+					c.setLeft(k)
+				} else {
+					n := 2 // it and the next one
+					if how == "fail and kill" {
+						n = -1 // so that it cannot be undone
+					}
+					c.disk.Fail(faultdisk.Fault{Op: faultdisk.OpAny, Skip: k, Count: n, Errno: syscall.EIO})
+				}
+				ended = change(x, false)
+				c.setLeft(-1)
+				if how == "fail and kill" {
+					c.mu.Lock()
+					c.dead = true
+					c.mu.Unlock()
+				}
+				c.disk.Heal()
+				c.allow(true, x)
+				if how != "fail" {
+					c.p.Kill()
+					c.disk.Crash(faultdisk.TearNone)
+					c.run()
+					if r, ok := c.do(command{Kind: "open"}); !ok || r.Err != "" {
+						t.Fatal(r.Err)
+					}
+					r, _ := c.do(command{Kind: "read"})
+					if _, next := text(t, c.model(x)); r.All == next && !ended {
+						c.done = append(c.done, x)
+					}
+					c.allow(true)
+				}
+				c.mu.Lock()
+				c.often = true
+				c.mu.Unlock()
+				for n := range uint64(3) {
+					y := put(10+n, 12000)
+					c.allow(n == 0, y)
+					if !change(y, n == 0) {
+						t.Fatalf("request %d: the next change is refused", k)
+					}
+				}
+				c.p.Kill()
+				if t.Failed() {
+					t.Fatalf("request %d", k)
+				}
+			}
+		})
+	}
 }
 
 // TestFaultyDisk: a write that fails changes nothing, and the store goes on when the disk is
