@@ -9,6 +9,8 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"slices"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -37,9 +39,15 @@ type plan struct {
 // Main runs the tests of a package whose tests call Run, or in a copy of the test binary the
 // program that Run names. Call it in TestMain.
 func Main(m *testing.M, programs map[string]func(args []string) int) {
+	Stage(programs)
+	os.Exit(m.Run())
+}
+
+// Stage is Main for a TestMain that has more to do: in a copy of the test binary it does not return.
+func Stage(programs map[string]func(args []string) int) {
 	text, ok := os.LookupEnv(childEnv)
 	if !ok {
-		os.Exit(m.Run())
+		return
 	}
 	os.Unsetenv(childEnv)
 	unix.CloseOnExec(childSocket)
@@ -98,8 +106,8 @@ type Process struct {
 	err    error
 }
 
-// Run mounts d for a program and runs it: one of Main's, by name, or a file, by path. Arguments
-// "DIR" become the directory of the mount. The test is skipped where this machine cannot mount.
+// Run mounts d for a program and runs it: one of Main's, by name, or a file, by path. In arguments
+// "DIR" at the beginning becomes the directory of the mount. The test is skipped where this machine cannot mount.
 func Run(t testing.TB, d *Disk, name string, args ...string) *Process {
 	t.Helper()
 	need.FUSE(t)
@@ -121,9 +129,10 @@ var errCannot = errors.New("faultdisk: no mount")
 
 func start(t testing.TB, d *Disk, name string, args []string, userNS bool) (*Process, error) {
 	p := &Process{Dir: t.TempDir(), served: make(chan error, 1)}
+	args = slices.Clone(args)
 	for i := range args {
-		if args[i] == "DIR" {
-			args[i] = p.Dir
+		if rest, ok := strings.CutPrefix(args[i], "DIR"); ok {
+			args[i] = p.Dir + rest
 		}
 	}
 	text, err := json.Marshal(plan{p.Dir, name, args})

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"heddle/internal/faultdisk"
 	"heddle/internal/need"
 	"heddle/internal/proc"
 )
@@ -19,6 +20,7 @@ import (
 var heddle string
 
 func TestMain(m *testing.M) {
+	faultdisk.Stage(nil)
 	if os.Getenv(listenerEnv) != "" {
 		listenForReports()
 		return
