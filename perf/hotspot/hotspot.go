@@ -10,8 +10,11 @@
 //   - Full: the host takes what its link carries, so the port never waits. It is in use nearly all
 //     the time, and ports that feed it wait.
 //
-// Core is pure and belongs to one goroutine: the same rounds give the same hot spots. A Report is
-// immutable and may be read by any goroutine.
+// On the slow lane that dFtree moves flows to, those to several hot spots wait for each other, and
+// then most of these show no sign. Core.Moved says whose flows are there.
+//
+// Core is pure and belongs to one goroutine: the same rounds and moves give the same hot spots. A
+// Report is immutable and may be read by any goroutine.
 package hotspot
 
 import (
