@@ -27,7 +27,9 @@ type active struct {
 	alone   bool // entries count without the peer
 	going   bool // alone is being written down
 	over    bool // it took over and is not alone yet; no pairing has begun since
-	was     bool // and the other manager's disk may say that it was alone
+	// waits: nothing counts before the other manager, as standby, knows this term, and its disk
+	// does not say that it was alone. It might be active too, or go on alone after a start.
+	waits   bool
 	fenced  bool // as rule 5 wants
 	secured bool // entries of this term are newer than any that counted without it
 	lapse   mad.Time
@@ -76,8 +78,8 @@ type waiting struct {
 }
 
 // begin prepares for a term that starts.
-func (a *active) begin(c *Core, spare, was bool, lapse mad.Time) {
-	*a = active{over: spare || was, was: was, lapse: lapse, open: a.open}
+func (a *active) begin(c *Core, spare, waits bool, lapse mad.Time) {
+	*a = active{over: spare || waits, waits: waits, lapse: lapse, open: a.open}
 	if a.open {
 		c.out.Hangup, a.open = true, false // the standby begins anew with this term
 	}
@@ -244,8 +246,8 @@ func (a *active) think(c *Core) {
 		c.stepBack(WhyChallenged) // the other manager may be alone
 		return
 	}
-	a.was = a.was && !(knows(c) && !c.peer.Was)
-	if a.was && c.past(c.silence(), c.cfg.Alone) {
+	a.waits = a.waits && !(knows(c) && !c.peer.Was)
+	if a.waits && c.past(c.silence(), c.cfg.Alone) {
 		c.stepBack(WhyOtherAlone)
 		return
 	}
@@ -377,7 +379,7 @@ func (a *active) snapshot(c *Core) {
 
 // join begins a pairing with a standby that lacks little, and offers it when it lacks nothing.
 func (a *active) join(c *Core) {
-	if !a.open || a.met == nil || a.sent == 0 || a.going || a.was || a.acked == 0 || !a.joined && c.tail.Number-a.acked > joinLag {
+	if !a.open || a.met == nil || a.sent == 0 || a.going || a.waits || a.acked == 0 || !a.joined && c.tail.Number-a.acked > joinLag {
 		return
 	}
 	if !a.joined && c.now >= c.silence().Add(c.cfg.Alone) {
@@ -433,8 +435,8 @@ func (a *active) goAlone(c *Core) {
 // may reports whether a paired manager may go alone: rules 2 and 5.
 func (a *active) may(c *Core) bool {
 	p := &c.peer
-	if a.was {
-		return false // it would go on where it was alone if it started without hearing this one
+	if a.waits {
+		return false
 	}
 	if a.over {
 		if knows(c) {

@@ -19,7 +19,7 @@ func (w *world) campaign() {
 			}
 		}
 		w.check()
-		if w.now < end.Add(30*time.Second) {
+		if w.now < end.Add(20*time.Second) {
 			w.at(w.lag(50*time.Millisecond), load)
 		}
 	}
@@ -32,11 +32,11 @@ func (w *world) campaign() {
 			w.at(time.Duration(w.r.Int64N(int64(every))), faults)
 		}
 	}
-	w.at(12*time.Second, faults)
+	w.at(4*time.Second, faults)
 	w.run(end)
 	w.heal()
 	w.fork()
-	w.run(end.Add(30 * time.Second))
+	w.run(end.Add(20 * time.Second))
 	w.show()
 	w.judge(end)
 }
@@ -44,7 +44,7 @@ func (w *world) campaign() {
 // TestPair runs schedules of faults. No change that was acknowledged is lost, but where the
 // rules say so; both managers are a pair again at the end.
 func TestPair(t *testing.T) {
-	for _, seed := range need.Seeds(300, 20_000) {
+	for _, seed := range need.Seeds(300, 30_000) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) { newWorld(t, seed).campaign() })
 	}
 }

@@ -395,7 +395,7 @@ func (c *Core) past(t mad.Time, d time.Duration) bool {
 func (c *Core) takeOver(why Why) {
 	c.role = Active
 	spare := why == WhySilence || why == WhyHandover
-	lapse := c.standby.lease
+	lapse, alone := c.standby.lease, c.standby.wasAlone
 	c.had, c.aborted = c.has(), true
 	c.standby.stop(c)
 	c.term = c.term.Next(c.cfg.Me)
@@ -405,10 +405,10 @@ func (c *Core) takeOver(why Why) {
 		wall := c.note.boot + uint64(c.now.Sub(c.started)/time.Second)
 		c.term.Number = max(c.term.Number, min(wall, maxTerm))
 	}
-	was := why == WhyNewer && c.peer.Was
-	c.active.begin(c, spare, was, lapse)
+	waits := why == WhyNewer && (c.peer.Was || !alone)
+	c.active.begin(c, spare, waits, lapse)
 	c.active.append(c, &journal.Entry{Begin: &journal.Begin{Had: c.had, Reason: why.String()}}, nil)
-	c.note.had, c.note.alone = c.had, !spare && !was
+	c.note.had, c.note.alone = c.had, !spare && !waits
 	if c.note.alone {
 		c.active.secure(c)
 	}

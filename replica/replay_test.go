@@ -201,3 +201,29 @@ func TestBytesOnTheWay(t *testing.T) {
 		}
 	}
 }
+
+// TestBothLead (seed 788): each of two standby managers heard of fewer entries than the other one
+// has by now, and takes over.
+func TestBothLead(t *testing.T) {
+	for seed := range uint64(10) {
+		w, _ := pair(t, seed)
+		for _, s := range w.site {
+			s.crash()
+		}
+		for _, s := range w.site {
+			s.start()
+		}
+		w.run(w.now.Add(500 * time.Millisecond))
+		for _, s := range w.site {
+			old := s.core.peer
+			old.Seq, old.Last.Number = old.Seq+1, old.Last.Number-5
+			s.core.standby.rest = 0
+			s.step(Heard{Fabric, old})
+		}
+		w.run(w.now.Add(5 * time.Second)) // check looks whether both are alone
+		w.judge(w.now)
+		if len(w.turns) == 0 || len(w.loud) > 0 {
+			w.fail("%v", w.turns)
+		}
+	}
+}

@@ -31,9 +31,9 @@
 //     it may lack entries.
 //  7. Who hears of a newer term is standby from then on. Entries of an older term are refused.
 //  8. After a start a manager is standby. If it was alone before, it has all that was
-//     acknowledged, and may take over after Config.Look without a sign. So who takes over from
-//     such a manager, having newer entries, goes alone when that one has written down that it
-//     is alone no more.
+//     acknowledged, and may take over after Config.Look without a sign. Of two standby managers
+//     the one with the newer entries takes over. Unless it was alone, nothing counts before the
+//     other one knows its term and has written down that it is not alone, if it was.
 //
 // Entries count in one order, and a manager that appends sees those before. A query whose answer
 // must not be stale is answered by a manager that is alone, or that is paired and saw no third
@@ -320,7 +320,7 @@ const (
 	WhyPort                      // the port is down
 	WhyLate                      // it could not become the SM of the other one's port in time
 	WhyChallenged                // the other manager is the SM of this one's port
-	WhyOtherAlone                // the other manager was alone before, and may start without this one
+	WhyOtherAlone                // the other manager did not say that it follows, and may go on alone
 )
 
 // Grant says that this manager is active.
