@@ -266,7 +266,8 @@ type (
 	Port struct{ Active bool }
 	// Handover asks an active manager to stop, and the paired standby to take over.
 	Handover struct{}
-	// Takeover asks a standby that is not paired to take over.
+	// Takeover asks a standby that is not paired to take over. It does when Config.Alone has
+	// passed since it started or was active: the peer may hold itself for paired until then.
 	Takeover struct{}
 	// Timer is the time that Output.Wake named.
 	Timer struct{}

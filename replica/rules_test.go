@@ -193,7 +193,7 @@ func TestTakeoverAsked(t *testing.T) {
 	o.start()
 	w.run(w.now.Add(time.Second))
 	o.step(Takeover{})
-	w.run(w.now.Add(time.Second))
+	w.run(w.now.Add(2 * time.Second))
 	if len(w.turns) != 1 || w.turns[0].why != WhyAsked || len(w.loud) == 0 {
 		w.fail("%v", w.turns)
 	}

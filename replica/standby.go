@@ -155,7 +155,7 @@ func (s *standby) decide(c *Core) {
 	silence := c.silence()
 	spare := s.spare(c)
 	switch {
-	case s.asked:
+	case s.asked && c.past(s.rest, 0):
 		c.takeOver(WhyAsked)
 	case s.over && spare:
 		c.takeOver(WhyHandover)
