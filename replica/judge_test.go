@@ -70,9 +70,10 @@ func (w *world) check() {
 }
 
 // unheard reports whether the other manager has a newer term that a site does not know, because
-// it took over and said that entries may be missing.
+// it took over in the other half of the fabric, or said that entries may be missing. Of two
+// histories that of the newer term stays.
 func (w *world) unheard(s *site) bool {
-	if len(w.loud) == 0 {
+	if len(w.loud) == 0 && w.forkEnd == 0 {
 		return false
 	}
 	t := must(s.other().disk.Last()).Term
