@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"sync"
 	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -20,20 +21,25 @@ import (
 
 // view is a handler of the API that follows the phases.
 type view struct {
-	now atomic.Pointer[http.Handler]
+	now atomic.Pointer[func() http.Handler]
 	o   api.Options
 }
 
-func (v *view) ServeHTTP(w http.ResponseWriter, r *http.Request) { (*v.now.Load()).ServeHTTP(w, r) }
+func (v *view) ServeHTTP(w http.ResponseWriter, r *http.Request) { (*v.now.Load())().ServeHTTP(w, r) }
 
-func (v *view) show(p *Process, d *daemon.Daemon, metrics prometheus.Gatherer) {
+// show has the view show a phase. Its first request makes the handler: that takes tens of
+// milliseconds, for which a manager that takes over shall not wait.
+func (v *view) show(p *Process, d *daemon.Daemon, metrics func() prometheus.Gatherer) {
 	o := v.o
-	o.HA, o.Metrics = p, metrics
-	h := api.NewSpare(p, o)
-	if d != nil {
-		h = api.New(d, o)
-	}
-	v.now.Store(&h)
+	o.HA = p
+	handler := sync.OnceValue(func() http.Handler {
+		o.Metrics = metrics()
+		if d != nil {
+			return api.New(d, o)
+		}
+		return api.NewSpare(p, o)
+	})
+	v.now.Store(&handler)
 }
 
 // Handler returns a handler of the API in all phases. HA and Metrics of o are set by it.
@@ -47,18 +53,20 @@ func (p *Process) Handler(o api.Options) http.Handler {
 	return v
 }
 
-// metrics are the contents of /metrics in a phase.
-func (p *Process) metrics(d *daemon.Daemon) prometheus.Gatherer {
-	var list prometheus.Gatherers
-	if d != nil {
-		list = append(list, d.Metrics())
-	} else {
-		list = append(list, metrics.Idle())
-	}
-	if g := p.cfg.Authority.Metrics(); g != nil {
-		list = append(list, g)
-	}
-	return list
+// metrics are the contents of /metrics in a phase, one for all views: each sweep is counted once.
+func (p *Process) metrics(d *daemon.Daemon) func() prometheus.Gatherer {
+	return sync.OnceValue(func() prometheus.Gatherer {
+		var list prometheus.Gatherers
+		if d != nil {
+			list = append(list, d.Metrics())
+		} else {
+			list = append(list, metrics.Idle())
+		}
+		if g := p.cfg.Authority.Metrics(); g != nil {
+			list = append(list, g)
+		}
+		return list
+	})
 }
 
 // HA implements api.Availability, as do the methods below.
