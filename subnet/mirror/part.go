@@ -314,9 +314,6 @@ func putVirtual(w *writer, v *subnet.Virtual, at portKey) {
 	w.string(v.Desc)
 }
 
-// virtualLen is the least number of bytes of a virtual port.
-const virtualLen = portLen + 12 + smp.VPortInfoLen + smp.VNodeInfoLen
-
 func getVirtual(r *reader) (v subnet.Virtual, at portKey) {
 	at = portKey{r.guid(), r.byte()}
 	v.Index = r.u16()
