@@ -97,7 +97,6 @@ var rules = []rule{
 	{"sm/routing", []string{"sm/env", "sm/config", "sm/forward", "sm/install", "sm/job", "sm/notice", "sm/topo", "subnet", "route/...", "mad", "fabric", "ib/..."}, true, "what is routed and when: groups, LIDs and ports are behind interfaces"},
 	{"sm/tenure", []string{"sm/env", "sm/notice", "store", "subnet", "ib/..."}, true, "whether the store can know what devices hold is independent of what they hold"},
 	{"sm/takeover", []string{"sm/env", "sm/topo", "sm/work", "subnet", "mad", "ib/..."}, true, "a takeover checks a snapshot and names ports to tell; keys and Sets are behind interfaces"},
-	{"sm/tenure", []string{"sm/env", "sm/notice", "store", "ib/..."}, true, "whether the store can know what devices hold is independent of what they hold"},
 	{"sm/topo", []string{"sm/forward", "sm/pkey", "subnet", "fabric", "ib/..."}, true, "the discovered subnet is a value, independent of the sweep"},
 	{"sm/trap", []string{"sm/env", "sm/notice", "sm/topo", "sm/work", "subnet", "mad", "ib/..."}, true, "traps ask for sweeps and reads; what these do is behind interfaces"},
 	{"sm/vport", []string{"sm/env", "sm/config", "sm/guid", "sm/notice", "sm/pkey", "sm/topo", "sm/work", "subnet", "mad", "ib/..."}, true, "virtual ports: other parts supply their contents through interfaces"},

@@ -90,11 +90,12 @@ func (c *command) on(s journal.Store) error {
 
 // contents is what a store holds as text.
 func contents(st *store.State, at journal.Mark) string {
-	h := fmt.Sprintf("%v\n", at)
+	var h strings.Builder
+	fmt.Fprintf(&h, "%v\n", at)
 	for _, o := range st.Ops() {
-		h += operation(o)
+		h.WriteString(operation(o))
 	}
-	return h
+	return h.String()
 }
 
 func operation(o store.Op) string {
