@@ -144,9 +144,7 @@ func TestManagerOnBadDisks(t *testing.T) {
 		var mu sync.Mutex // of what follows, for the hook
 		var p *faultdisk.Process
 		left, images, checks := 0, 0, 0
-		d.Hook(func() {
-			mu.Lock()
-			defer mu.Unlock()
+		crashes := func() {
 			look()
 			for _, tear := range []faultdisk.Tear{faultdisk.TearAll, faultdisk.Tear4K, faultdisk.Tear512} {
 				images++
@@ -166,6 +164,11 @@ func TestManagerOnBadDisks(t *testing.T) {
 					}
 				}
 			}
+		}
+		d.Hook(func() {
+			mu.Lock()
+			defer mu.Unlock()
+			crashes()
 			if left--; left < 0 {
 				p.Stop()
 			}
@@ -184,7 +187,7 @@ func TestManagerOnBadDisks(t *testing.T) {
 			if t.Failed() {
 				return
 			}
-			look()
+			crashes()
 			if up {
 				break
 			}
