@@ -139,13 +139,72 @@ func (c *conn) handle(r *request) ([]byte, syscall.Errno) {
 	if f == nil {
 		return nil, syscall.ESTALE
 	}
-	b := r.body
+	if f.dir {
+		if body, e, ok := c.handleDir(r, f); ok {
+			return body, e
+		}
+	}
+	return c.handleFile(r, f)
+}
+
+// handleDir carries out what only directories have. ok is false for other requests.
+func (c *conn) handleDir(r *request, f *file) (body []byte, e syscall.Errno, ok bool) {
+	d, b := c.disk, r.body
 	switch r.op {
 	case opLookup:
 		if k := f.names[text(b)]; k != nil {
-			return entry(k), 0
+			return entry(k), 0, true
 		}
-		return nil, syscall.ENOENT
+		return nil, syscall.ENOENT, true
+	case opMkdir:
+		body, e = c.make(f, text(b[8:]), true, le.Uint32(b))
+	case opCreate:
+		if body, e = c.make(f, text(b[16:]), false, le.Uint32(b[4:])); e == 0 {
+			f.names[text(b[16:])].open++
+			body = append(body, opened(0)...)
+		}
+	case opUnlink, opRmdir:
+		switch k := f.names[text(b)]; {
+		case k == nil:
+			e = syscall.ENOENT
+		case k.dir && len(k.names) > 0:
+			e = syscall.ENOTEMPTY
+		default:
+			e = d.name(f, naming{name: text(b)})
+		}
+	case opRename:
+		e = c.rename(f, le.Uint64(b), 0, b[8:])
+	case opRename2:
+		e = c.rename(f, le.Uint64(b), le.Uint32(b[8:]), b[16:])
+	case opLink:
+		body, e = c.link(f, le.Uint64(b), text(b[8:]))
+	case opFsyncdir:
+		e = d.syncDir(f)
+	case opReaddir:
+		body = readdir(f, int(le.Uint64(b[8:])), int(le.Uint32(b[16:])))
+	default:
+		return nil, 0, false
+	}
+	return body, e, true
+}
+
+func (c *conn) link(dir *file, to uint64, name string) ([]byte, syscall.Errno) {
+	k := c.disk.files[to]
+	switch {
+	case k == nil:
+		return nil, syscall.ESTALE
+	case dir.names[name] != nil:
+		return nil, syscall.EEXIST
+	}
+	if e := c.disk.name(dir, naming{name: name, to: k}); e != 0 {
+		return nil, e
+	}
+	return entry(k), 0
+}
+
+func (c *conn) handleFile(r *request, f *file) ([]byte, syscall.Errno) {
+	d, b := c.disk, r.body
+	switch r.op {
 	case opGetattr:
 		return attrs(f), 0
 	case opSetattr:
@@ -159,39 +218,6 @@ func (c *conn) handle(r *request) ([]byte, syscall.Errno) {
 			f.mode = f.mode&syscall.S_IFMT | le.Uint32(b[68:])&0o7777
 		}
 		return attrs(f), 0
-	case opMkdir:
-		return c.make(f, text(b[8:]), true, le.Uint32(b))
-	case opCreate:
-		out, e := c.make(f, text(b[16:]), false, le.Uint32(b[4:]))
-		if e != 0 {
-			return nil, e
-		}
-		f.names[text(b[16:])].open++
-		return append(out, opened(0)...), 0
-	case opUnlink, opRmdir:
-		switch k := f.names[text(b)]; {
-		case k == nil:
-			return nil, syscall.ENOENT
-		case k.dir && len(k.names) > 0:
-			return nil, syscall.ENOTEMPTY
-		}
-		return nil, d.name(f, naming{name: text(b)})
-	case opRename:
-		return nil, c.rename(f, le.Uint64(b), 0, b[8:])
-	case opRename2:
-		return nil, c.rename(f, le.Uint64(b), le.Uint32(b[8:]), b[16:])
-	case opLink:
-		k, name := d.files[le.Uint64(b)], text(b[8:])
-		switch {
-		case k == nil:
-			return nil, syscall.ESTALE
-		case f.names[name] != nil:
-			return nil, syscall.EEXIST
-		}
-		if e := d.name(f, naming{name: name, to: k}); e != 0 {
-			return nil, e
-		}
-		return entry(k), 0
 	case opOpen:
 		f.open++
 		return opened(openKeepCache), 0
@@ -215,10 +241,6 @@ func (c *conn) handle(r *request) ([]byte, syscall.Errno) {
 		return le.AppendUint64(nil, uint64(n)), 0
 	case opFsync:
 		return nil, d.sync(f)
-	case opFsyncdir:
-		return nil, d.syncDir(f)
-	case opReaddir:
-		return readdir(f, int(le.Uint64(b[8:])), int(le.Uint32(b[16:]))), 0
 	case opStatfs:
 		return make([]byte, 80), 0
 	}

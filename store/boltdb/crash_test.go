@@ -91,7 +91,7 @@ func (c *command) on(s journal.Store) error {
 // contents is what a store holds as text.
 func contents(st *store.State, at journal.Mark) string {
 	var h strings.Builder
-	fmt.Fprintf(&h, "%v\n", at)
+	h.WriteString(fmt.Sprintf("%v\n", at))
 	for _, o := range st.Ops() {
 		h.WriteString(operation(o))
 	}
