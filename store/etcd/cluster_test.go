@@ -4,10 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
 	"heddle/ib"
 	"heddle/internal/etcdtest"
@@ -232,6 +235,44 @@ func TestSuperseded(t *testing.T) {
 	}
 	st, err := a.Load()
 	if err != nil || len(st.MKeys) != 2 {
+		t.Errorf("%+v, %v", st, err)
+	}
+	// The term alone counts: the next owner has not written anything yet.
+	if err := b.Claim(patient(t), 2); err != nil {
+		t.Fatal(err)
+	}
+	if err := a.Apply(put(5)); !errors.Is(err, etcd.ErrSuperseded) {
+		t.Errorf("after a Claim: %v", err)
+	}
+	if st, err := b.Load(); err != nil || len(st.MKeys) != 2 {
+		t.Errorf("%+v, %v", st, err)
+	}
+}
+
+// TestFull: a data base that is full refuses changes, with advice, and goes on when it has room.
+func TestFull(t *testing.T) {
+	c := etcdtest.Start(t, 1, "--quota-backend-bytes", fmt.Sprint(4<<20))
+	o := options(c)
+	o.Wait = 300 * time.Millisecond
+	s := open(t, o)
+	win(t, s, 1)
+	cli := c.Client()
+	rev := int64(0)
+	eventually(t, "the data base is full", func() bool { // of the history of another program
+		r, err := cli.Put(patient(t), "/others", strings.Repeat("x", 900<<10))
+		if err == nil {
+			rev = r.Header.Revision
+		}
+		return errors.Is(err, rpctypes.ErrNoSpace)
+	})
+	if err := s.Apply(put(1)); !errors.Is(err, store.ErrUnavailable) || !strings.Contains(err.Error(), "is full") || !strings.Contains(err.Error(), "docs/ha.md") {
+		t.Errorf("full: %v", err)
+	}
+	c.Ctl("compact", fmt.Sprint(rev))
+	c.Ctl("defrag")
+	c.Ctl("alarm", "disarm")
+	eventually(t, "changes go on", func() bool { return s.Apply(put(2)) == nil })
+	if st, err := s.Load(); err != nil || len(st.MKeys) != 1 {
 		t.Errorf("%+v, %v", st, err)
 	}
 }
