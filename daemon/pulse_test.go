@@ -55,3 +55,22 @@ func TestTurns(t *testing.T) {
 	}
 	close(stuck)
 }
+
+// TestStandbyDrops: what a manager on standby would store is dropped, and known to have been.
+func TestStandbyDrops(t *testing.T) {
+	var s standby
+	if s.drops() || s.end() {
+		t.Error("nobody is on standby")
+	}
+	s.begin()
+	if s.begin(); s.end() {
+		t.Error("nothing was to be stored")
+	}
+	s.begin()
+	if !s.drops() || !s.end() {
+		t.Error("it was stored, or forgotten")
+	}
+	if s.drops() || s.end() {
+		t.Error("the manager is master")
+	}
+}

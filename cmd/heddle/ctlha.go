@@ -61,6 +61,17 @@ func printHA(w io.Writer, body []byte) error {
 		role = "active"
 	}
 	p := h.Pair
+	if h.Mode == "quorum" {
+		state := "follows it without the term"
+		if h.State == "term" {
+			state = "has the term to change it"
+		}
+		row("state", "shared, and this manager %s", state)
+		if h.Why != "" {
+			row("etcd", "%s", h.Why)
+		}
+		return t.Flush()
+	}
 	if p == nil {
 		row("role", "%s, without a partner", role)
 		return t.Flush()

@@ -29,6 +29,8 @@ type Terms interface {
 	Win(ctx context.Context, guid ib.GUID, reason string) (journal.Mark, error)
 	// Holds reports whether this process has the term, as far as it knows.
 	Holds() bool
+	// Away is why all changes are refused at present, or nil.
+	Away() error
 	// Resign gives the term back, Vacant reports whether its last owner did.
 	Resign(ctx context.Context) error
 	Vacant(ctx context.Context) (bool, error)
@@ -276,6 +278,9 @@ func (q *Quorum) HA() api.HA {
 	h := api.HA{Mode: "quorum", State: "follower"}
 	if q.Terms.Holds() {
 		h.State = "term"
+	}
+	if err := q.Terms.Away(); err != nil {
+		h.Why = "changes are refused: " + err.Error()
 	}
 	return h
 }

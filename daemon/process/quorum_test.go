@@ -84,6 +84,15 @@ func (s *terms) Vacant(context.Context) (v bool, err error) {
 	return v, nil
 }
 
+func (s *terms) Away() (err error) {
+	s.with(func() {
+		if s.away {
+			err = store.ErrUnavailable
+		}
+	})
+	return err
+}
+
 func (s *terms) Follow(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
 func (s *terms) Close() error                     { return nil }
 
@@ -226,6 +235,9 @@ func TestQuorumAway(t *testing.T) {
 				t.Fatal(err)
 			}
 			r.applies(false)
+			if h := r.q.HA(); h.Mode != "quorum" || h.State != "follower" || h.Why == "" {
+				t.Errorf("%+v", h)
+			}
 			if missed {
 				r.s.other(2, false)
 			}

@@ -55,6 +55,11 @@ func TestQuorum(t *testing.T) {
 	if out, err := apply(1, "first"); err != nil {
 		t.Fatal(err, out)
 	}
+	for i, want := range []string{"has the term", "follows it"} {
+		if out := must(t, upTime, dir, nil, heddle, "ctl", "ha", "status", "--api", api(i+1)); !strings.Contains(out, want) {
+			t.Errorf("manager %d: %s; want %q", i+1, out, want)
+		}
+	}
 	lids := func() string {
 		var list []string
 		for l := range strings.Lines(must(t, upTime, dir, nil, heddle, "store", "export", url)) {
