@@ -315,8 +315,13 @@ func (f smFlags) manage(cmd *cobra.Command, m managed) error {
 				return nil, err
 			}
 			cfg.Events, cfg.Groups = events, groups
-			if dumps != nil {
-				cfg.OnPublish = dumps.changed
+			cfg.OnPublish = func(s *subnet.Snapshot) {
+				if dumps != nil {
+					dumps.changed(s)
+				}
+				if mandate.Published != nil && s.Up {
+					mandate.Published(s)
+				}
 			}
 			cfg.OnUp = func(s *subnet.Snapshot) {
 				if dumps != nil {
@@ -369,6 +374,9 @@ func (f smFlags) daemon(m *managed, mandate *process.Mandate, saKey uint64) (*da
 		Port: mandate.Port, PortName: m.name, Core: core, Store: mandate.Store, Revoked: mandate.Revoked, Log: m.log, Once: m.once,
 		Cores: addThreads(), ClaimWait: f.ClaimWait, Queue: f.Queue, QueuePerRequester: f.QueueEach, Registry: f.Registry, VM: f.VM, Meter: m.meter,
 		Progress: m.tty.progress(), Lead: mandate.Lead, Led: mandate.Led,
+	}
+	if mandate.Warm != nil {
+		cfg.Warm = mandate.Warm()
 	}
 	if mandate.Configure != nil {
 		mandate.Configure(&cfg.Core, &cfg.Registry)

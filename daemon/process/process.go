@@ -28,6 +28,7 @@ import (
 	"heddle/sa"
 	"heddle/sm"
 	"heddle/store"
+	"heddle/subnet"
 )
 
 // Authority says when this process may run a manager, and with which state. A process that has to
@@ -71,6 +72,10 @@ type Mandate struct {
 	// Lead and Led are those of daemon.Config; may be nil.
 	Lead func(dropped bool) error
 	Led  func()
+	// Warm is what the manager before published last, nil if that is not known; Published is called with
+	// each snapshot of a subnet that is up, for the next one. Both may be nil.
+	Warm      func() *subnet.Snapshot
+	Published func(*subnet.Snapshot)
 	// Up is called when the manager has brought the subnet up; may be nil.
 	Up func()
 }

@@ -38,6 +38,8 @@ type Pair struct {
 	mu sync.Mutex
 	st Status // guarded by mu
 
+	warm warm
+
 	// Everything below belongs to the pair's goroutine.
 	core    *replica.Core
 	out     replica.Output
@@ -288,6 +290,7 @@ func (p *Pair) do(out *replica.Output) {
 // yield halts the managers.
 func (p *Pair) yield(out *replica.Output) {
 	p.gate.shut()
+	p.Show(nil)
 	p.band.release()
 	p.since()
 	if !p.granted {

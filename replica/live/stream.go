@@ -71,6 +71,7 @@ type stream struct {
 	bytes  int           // of queue, about; guarded by mu
 	sign   *wire.Sign    // the latest that was not sent; guarded by mu
 	closed bool          // guarded by mu
+	show   showing       // what the managers publish, for the peer; guarded by mu
 	wake   chan struct{} // something to write
 }
 
@@ -225,6 +226,9 @@ func (s *streams) opened(t *tls.Conn, mine bool) {
 	*x = st
 	go st.write()
 	go st.read()
+	if !mine {
+		st.showLatest()
+	}
 	s.p.step(replica.Opened{Mine: mine})
 }
 
@@ -334,6 +338,7 @@ func (st *stream) close() {
 	st.mu.Lock()
 	was := st.closed
 	st.closed, st.queue, st.sign = true, nil, nil
+	st.show = showing{}
 	st.mu.Unlock()
 	if was {
 		return
@@ -379,6 +384,8 @@ func (st *stream) take() (m any, size int, closed bool) {
 		st.queue[0] = nil
 		st.queue = st.queue[1:]
 		size = sizeOf(m)
+	} else if piece := st.show.piece(st); piece != nil {
+		m = piece
 	}
 	return m, size, st.closed
 }
@@ -408,6 +415,8 @@ func (st *stream) read() {
 	p := st.p
 	alive := func() { _ = st.conn.SetReadDeadline(time.Now().Add(p.silence())) }
 	alive()
+	seen := newSeen(p)
+	defer seen.end()
 	r := wire.NewReader(bufio.NewReaderSize(st.conn, wire.MaxFrame))
 	for {
 		m, err := r.Next(alive)
@@ -417,6 +426,10 @@ func (st *stream) read() {
 		if err != nil {
 			st.failed(err)
 			return
+		}
+		if piece, is := m.(*wire.Shown); is {
+			seen.take(piece)
+			continue
 		}
 		ok := p.post(func() {
 			if *p.streams.of(st.mine) != st {
@@ -440,7 +453,7 @@ func (st *stream) may(m any) bool {
 	switch m.(type) {
 	case replica.Hello, replica.Ack:
 		return !st.mine
-	case replica.Entries, replica.Snapshot, replica.Pair, replica.Over:
+	case replica.Entries, replica.Snapshot, replica.Pair, replica.Over, *wire.Shown:
 		return st.mine
 	}
 	return true

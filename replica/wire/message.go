@@ -29,6 +29,7 @@ const (
 	kindPair
 	kindOver
 	kindSign
+	kindShown
 )
 
 // Sizes in bytes.
@@ -48,7 +49,14 @@ var ErrShort = errors.New("wire: the message is cut off")
 // Sign is a sign of life on a stream. It is a message for Reader.
 type Sign struct{ replica.Sign }
 
-// Append appends the encoding of m, which is one of the messages of package replica or a *Sign.
+// Shown is a piece of a message with what the active manager publishes (package subnet/mirror). It is a
+// message for Reader; nothing acknowledges it.
+type Shown struct {
+	Last  bool // the message ends with this piece
+	Piece []byte
+}
+
+// Append appends the encoding of m, which is one of the messages of package replica, a *Sign or a *Shown.
 // It fails if m has what the journal cannot have, or is larger than MaxMessage.
 func Append(b []byte, m any) ([]byte, error) {
 	be := binary.BigEndian
@@ -83,6 +91,12 @@ func Append(b []byte, m any) ([]byte, error) {
 		b = be.AppendUint64(appendTerm(append(b, byte(kindOver)), m.Term), m.ID)
 	case *Sign:
 		b = appendSign(append(b, byte(kindSign)), &m.Sign)
+	case *Shown:
+		last := byte(0)
+		if m.Last {
+			last = 1
+		}
+		b = append(append(b, byte(kindShown), last), m.Piece...)
 	default:
 		return nil, fmt.Errorf("wire: %T is no message", m)
 	}
@@ -113,7 +127,7 @@ func appendState(b []byte, at journal.Mark, s *store.State) ([]byte, error) {
 // opSize is at least what an operation takes in an entry.
 func opSize(o *store.Op) int { return 32 + len(o.Record.Key) + len(o.Record.Value) }
 
-// Decode reads a message: one of package replica, or a *Sign. It shares b's bytes.
+// Decode reads a message: one of package replica, a *Sign or a *Shown. It shares b's bytes.
 func Decode(b []byte) (any, error) {
 	if len(b) == 0 {
 		return nil, ErrShort
@@ -125,6 +139,15 @@ func Decode(b []byte) (any, error) {
 			return nil, err
 		}
 		return &Sign{s}, nil
+	}
+	if k == kindShown {
+		if len(d.b) < 2 {
+			return nil, ErrShort
+		}
+		if d.b[0] > 1 {
+			return nil, errors.New("wire: a piece of what is shown has unknown flags")
+		}
+		return &Shown{Last: d.b[0] == 1, Piece: d.b[1:]}, nil
 	}
 	term := d.term()
 	var m any

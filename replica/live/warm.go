@@ -1,0 +1,207 @@
+package live
+
+import (
+	"bytes"
+	"sync"
+	"time"
+
+	"heddle/replica/wire"
+	"heddle/subnet"
+	"heddle/subnet/mirror"
+)
+
+// The active manager shows the standby what it publishes, so that the standby can answer from it when
+// it takes over. Nothing acknowledges that. It goes in pieces when no entry waits, so an entry waits
+// for one piece at most. While a message is under way only the newest snapshot waits for the next one.
+
+const (
+	// pieceLen is how much goes at a time.
+	pieceLen = wire.MaxFrame - 64
+	// warmAge is how long what was shown counts after the stream has ended.
+	warmAge = time.Minute
+)
+
+// warm is what is shown, and what the peer has shown.
+type warm struct {
+	mu     sync.Mutex
+	shown  *subnet.Snapshot // by the manager here; nil: none. Guarded by mu
+	mirror mirror.Mirror    // of the peer's; guarded by mu
+	has    bool             // the mirror is that of a stream; guarded by mu
+	ended  time.Time        // when that stream ended, zero: it is open; guarded by mu
+	from   *seen            // that stream; guarded by mu
+}
+
+// Show shows the peer what the managers publish; nil: nothing any more.
+func (p *Pair) Show(s *subnet.Snapshot) {
+	p.warm.mu.Lock()
+	p.warm.shown = s
+	p.warm.mu.Unlock()
+	if s != nil {
+		p.tryPost(func() {
+			if st := p.streams.theirs; st != nil {
+				st.showLatest()
+			}
+		})
+	}
+}
+
+// tryPost is post that does not wait; the next snapshot is shown in any case.
+func (p *Pair) tryPost(f func()) {
+	select {
+	case p.events <- f:
+	default:
+	}
+}
+
+// Warm is what the active peer has shown last, nil if that is not known or old.
+func (p *Pair) Warm() *subnet.Snapshot {
+	w := &p.warm
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.has || !w.ended.IsZero() && time.Since(w.ended) > warmAge {
+		return nil
+	}
+	s := w.mirror.Snapshot()
+	w.mirror, w.has, w.from = mirror.Mirror{}, false, nil
+	return s
+}
+
+// showing is what a stream shows.
+type showing struct {
+	enc  *mirror.Encoder
+	next *subnet.Snapshot // to be shown; nil: none
+	busy bool             // next is being encoded
+	rest []byte           // of the message under way
+}
+
+// showLatest shows the newest snapshot, after the message under way.
+func (st *stream) showLatest() {
+	w := &st.p.warm
+	w.mu.Lock()
+	s := w.shown
+	w.mu.Unlock()
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	if s != nil && !st.closed {
+		st.show.next = s
+		st.show.begin(st)
+	}
+}
+
+// begin has the next snapshot encoded, unless a message is under way. It is called with st.mu held.
+func (x *showing) begin(st *stream) {
+	if x.busy || len(x.rest) > 0 || x.next == nil {
+		return
+	}
+	if x.enc == nil {
+		x.enc = mirror.NewEncoder(st.p.nonce)
+	}
+	s, enc := x.next, x.enc
+	x.next, x.busy = nil, true
+	go func() {
+		b := bytes.Clone(enc.Next(s))
+		st.mu.Lock()
+		defer st.mu.Unlock()
+		if !st.closed {
+			st.show.busy, st.show.rest = false, b
+			st.ring()
+		}
+	}()
+}
+
+// piece is the next piece of the message under way, nil without any. It is called with st.mu held.
+func (x *showing) piece(st *stream) *wire.Shown {
+	n := min(len(x.rest), pieceLen)
+	if n == 0 {
+		return nil
+	}
+	m := &wire.Shown{Piece: x.rest[:n], Last: n == len(x.rest)}
+	if x.rest = x.rest[n:]; m.Last {
+		x.rest = nil
+		x.begin(st)
+	}
+	return m
+}
+
+// seen takes what a stream of the peer shows. Messages are applied on a goroutine of their own: a whole
+// one takes longer than entries may wait.
+type seen struct {
+	p    *Pair
+	part []byte      // of a message that has not ended
+	list chan []byte // messages
+	lost bool        // a message was dropped: what follows is of no use
+}
+
+// seenMessages is how many messages may wait to be applied.
+const seenMessages = 64
+
+func newSeen(p *Pair) *seen { return &seen{p: p} }
+
+func (x *seen) take(piece *wire.Shown) {
+	if x.lost {
+		return
+	}
+	if x.part = append(x.part, piece.Piece...); len(x.part) > mirror.MaxMessage {
+		x.drop("it is too long")
+		return
+	}
+	if !piece.Last {
+		return
+	}
+	if x.list == nil {
+		x.list = make(chan []byte, seenMessages)
+		go x.apply(x.list)
+	}
+	select {
+	case x.list <- x.part:
+	default:
+		x.drop("too many wait")
+	}
+	x.part = nil
+}
+
+// drop ends the mirror of this stream.
+func (x *seen) drop(why string) {
+	x.lost, x.part = true, nil
+	x.p.log.Warn("what the other manager publishes is not followed: a takeover reads the subnet first", "why", why)
+	w := &x.p.warm
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.from == x {
+		w.has, w.mirror = false, mirror.Mirror{}
+	}
+}
+
+func (x *seen) end() {
+	if x.list != nil {
+		close(x.list)
+	}
+	w := &x.p.warm
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.from == x {
+		w.ended = time.Now()
+	}
+}
+
+// apply applies messages until the stream ends. The snapshot is made when no further message waits.
+func (x *seen) apply(list <-chan []byte) {
+	w := &x.p.warm
+	for b := range list {
+		w.mu.Lock()
+		err := w.mirror.Apply(b)
+		if err == nil {
+			w.has, w.ended, w.from = true, time.Time{}, x
+			if len(list) == 0 {
+				w.mirror.Snapshot()
+			}
+		}
+		w.mu.Unlock()
+		if err != nil {
+			x.p.log.Warn("what the other manager publishes is not followed: a takeover reads the subnet first", "err", err)
+			for range list { // until the stream ends
+			}
+			return
+		}
+	}
+}
