@@ -1,0 +1,64 @@
+package live
+
+import (
+	"testing"
+
+	"heddle/ib"
+	"heddle/internal/fabrictest"
+	"heddle/internal/snaptest"
+	"heddle/route/engine/minhop"
+	"heddle/subnet"
+)
+
+// TestShown: what the active manager shows is what the standby has, from the newest snapshot on, also
+// when the stream began anew. The active one has nothing, and a takeover takes it.
+func TestShown(t *testing.T) {
+	b, a := begin(t, 2)
+	o := a.other()
+	f, err := fabrictest.Generate("xgft", []string{"2", "18,18", "1,18"}, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := snaptest.New(t, f, minhop.Engine{}, 1)
+	shown := func(gen uint64) bool {
+		w := &o.pair().warm
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		return w.mirror.Generation() == gen
+	}
+	a.pair().Show(s)
+	b.eventually("the standby has it", func() bool { return shown(s.Gen) })
+	for i := range uint64(50) {
+		n := &subnet.Snapshot{}
+		*n = *s
+		n.Gen++
+		n.Edit(s, int32(i)).Info.PKeyViolations++
+		n.Carry(s, []int32{s.Ports[i].Node})
+		s = n
+		a.pair().Show(s)
+	}
+	b.eventually("the standby has the newest", func() bool { return shown(s.Gen) })
+	b.put("an entry beside it")
+	for _, on := range []bool{true, false} {
+		for _, x := range b.site {
+			x.proxy.setCut(on)
+		}
+	}
+	a2 := b.paired()
+	n := &subnet.Snapshot{}
+	*n = *s
+	n.Gen++
+	a2.pair().Show(n)
+	o = a2.other()
+	b.eventually("the standby follows the new stream", func() bool { return shown(n.Gen) })
+	if a2.pair().Warm() != nil {
+		t.Error("the active manager has what a peer shows")
+	}
+	got := o.pair().Warm()
+	if got == nil || got.Gen != n.Gen || got.Counts != n.Counts || got.PortByLID(ib.LID(5)) != n.PortByLID(5) {
+		t.Errorf("the standby has %+v", got)
+	}
+	if o.pair().Warm() != nil {
+		t.Error("it was taken twice")
+	}
+}
