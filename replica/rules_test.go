@@ -165,6 +165,25 @@ func TestBothLosePower(t *testing.T) {
 	}
 }
 
+// TestAloneNeedsItsPort: a manager that hears nothing of its peer does not go alone while its port
+// names another SM, though its shell has not said so.
+func TestAloneNeedsItsPort(t *testing.T) {
+	for _, sm := range []int{-1, otherVendor} {
+		w, a := pair(t, 1)
+		a.other().crash()
+		a.sm, a.drive = sm, false // the shell looks when it is asked
+		w.run(w.now.Add(5 * time.Second))
+		if a.core.role == Active && a.core.active.alone {
+			w.fail("it is alone")
+		}
+		a.sm, a.drive = a.i, true
+		w.run(w.now.Add(time.Second))
+		if !a.core.active.alone {
+			w.fail("it is not alone")
+		}
+	}
+}
+
 // TestAloneRestarts: a manager that was alone has all entries, and goes on by itself.
 func TestAloneRestarts(t *testing.T) {
 	w, a := pair(t, 1)

@@ -397,6 +397,9 @@ func (s *site) done(d Done) {
 	}
 	w.last = w.now
 	alone := s.core.active.alone
+	if alone && !s.alone {
+		w.fail("change %d counts on %d alone, and its disk does not say so", d.ID, s.i)
+	}
 	w.acked[d.ID] = acked{w.now, s.i, alone, alone && (w.maybeFork() || s.other().isAlone() || w.unheard(s))}
 }
 
