@@ -295,15 +295,8 @@ func (f smFlags) manage(cmd *cobra.Command, m managed) error {
 		return err
 	}
 	var up bool
-	var dumps *dumper
-	if f.Files.Dump != "" {
-		dumps = newDumper(f.Files.Dump, func(err error) {
-			if err != nil {
-				m.log.Error("dump files could not be written", "err", err)
-				return
-			}
-			m.log.Debug("dump files are written again", "dir", f.Files.Dump)
-		})
+	dumps := f.dumper(m.log)
+	if dumps != nil {
 		defer dumps.close()
 	}
 	var dumpErr error
@@ -364,6 +357,20 @@ func (f smFlags) manage(cmd *cobra.Command, m managed) error {
 		<-done
 	}
 	return errors.Join(err, dumpErr)
+}
+
+// dumper writes the dump files; nil: none are wanted.
+func (f smFlags) dumper(log *slog.Logger) *dumper {
+	if f.Files.Dump == "" {
+		return nil
+	}
+	return newDumper(f.Files.Dump, func(err error) {
+		if err != nil {
+			log.Error("dump files could not be written", "err", err)
+			return
+		}
+		log.Debug("dump files are written again", "dir", f.Files.Dump)
+	})
 }
 
 // daemon is the configuration of the manager of a mandate.

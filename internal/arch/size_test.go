@@ -23,11 +23,10 @@ const (
 // longFuncs are functions over maxFuncLines or maxComplexity, as "package.Function"
 // or "package.Type.Method", and why they stay so.
 var longFuncs = map[string]string{
-	"cmd/heddle.floodFlags.check":    "a table: one case for each rule on flags",
-	"partition.Partition.validate":   "a table: one case for each rule",
-	"vm.entry.check":                 "a table: one case for each rule that a stored record must satisfy",
-	"subnet.Snapshot.Check":          "a table: one case for each promise of the package",
-	"internal/faultdisk.conn.handle": "a table: one case for each request of the kernel",
+	"cmd/heddle.floodFlags.check":  "a table: one case for each rule on flags",
+	"partition.Partition.validate": "a table: one case for each rule",
+	"vm.entry.check":               "a table: one case for each rule that a stored record must satisfy",
+	"subnet.Snapshot.Check":        "a table: one case for each promise of the package",
 }
 
 // wideStructs are structs over maxFields.
