@@ -250,10 +250,13 @@ func (f *band) saw(pi *smp.PortInfo, sent mad.Time) {
 	case !p.granted:
 	case mine(pi):
 		f.look.named = true
-	case f.look.named && peer != 0 && pi.MasterSMLID == peer:
+	case !f.look.named:
+	case peer != 0 && pi.MasterSMLID == peer:
 		f.look.named = false
 		p.step(replica.Challenged{})
 		return
+	default:
+		p.step(replica.Challenged{Third: true})
 	}
 	p.gate.saw(sent)
 }

@@ -247,20 +247,7 @@ func TestGate(t *testing.T) {
 	go func() { sent <- port.Send(&mad.Packet{Addr: mad.Addr{LID: ib.LIDPermissive}, Data: m[:]}) }()
 	b.d.Do(func(s *sim.Subnet) {
 		mute(s, false)
-		ep, err := s.Attach(a.other().name())
-		if err != nil {
-			t.Error(err)
-			return
-		}
-		defer ep.Close()
-		var set ib.MAD
-		smp.NewLID(&set, ib.MethodSet, smp.AttrPortInfo, 0, 0)
-		n, _ := s.Node(a.name())
-		pi := s.PortInfo(n, 1)
-		pi.ClearForSet()
-		pi.MasterSMLID = lidHost + ib.LID(a.other().i)
-		pi.Put(smp.Data(&set))
-		ep.Send(&mad.Packet{Addr: mad.Addr{LID: lidHost + ib.LID(a.i)}, Data: set[:]})
+		a.setSM(s, lidHost+ib.LID(a.other().i))
 	})
 	if err := <-sent; !errors.Is(err, ErrCut) {
 		t.Errorf("sent: %v (%d packets before)", err, before)
@@ -268,6 +255,39 @@ func TestGate(t *testing.T) {
 	b.eventually("it gave up", func() bool { return a.pair().Status().Why == replica.WhyChallenged || !a.active.Load() })
 	b.put("after")
 	b.paired()
+}
+
+// setSM writes the SM of a manager's port, from the other one's host.
+func (x *site) setSM(s *sim.Subnet, lid ib.LID) {
+	ep, err := s.Attach(x.other().name())
+	if err != nil {
+		x.b.Error(err)
+		return
+	}
+	defer ep.Close()
+	var set ib.MAD
+	smp.NewLID(&set, ib.MethodSet, smp.AttrPortInfo, 0, 0)
+	n, _ := s.Node(x.name())
+	pi := s.PortInfo(n, 1)
+	pi.ClearForSet()
+	pi.MasterSMLID = lid
+	pi.Put(smp.Data(&set))
+	ep.Send(&mad.Packet{Addr: mad.Addr{LID: lidHost + ib.LID(x.i)}, Data: set[:]})
+}
+
+// TestThird: a third manager takes the port of the active one, which may hide that the peer did. It
+// does not go alone.
+func TestThird(t *testing.T) {
+	b, _ := begin(t, 1)
+	b.eventually("the port names the active manager", func() bool {
+		a := b.paired()
+		return a.smOf() == lidHost+ib.LID(a.i)
+	})
+	a := b.paired()
+	b.d.Do(func(s *sim.Subnet) { a.setSM(s, lidSwitch) })
+	b.eventually("the manager saw it", func() bool { return a.pair().Status().SMOfPort == lidSwitch })
+	a.other().kill()
+	b.eventually("it gave up", func() bool { return a.pair().Status().Why == replica.WhyChallenged })
 }
 
 // TestStrangers: only the peer gets a stream.
