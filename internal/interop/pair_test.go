@@ -30,6 +30,8 @@ type pair struct {
 	ports [2]int    // on which they copy
 	prog  [2]program
 	more  []string // arguments of both
+	// devices: the ports are emulated devices, not those of ibsim.
+	devices bool
 }
 
 // newPair prepares two managers on the first two hosts.
@@ -61,7 +63,12 @@ func (p *pair) start(i int) {
 		"--peer", fmt.Sprintf("%s:%d", hosts[1-i], p.ports[1-i]), "--peer-guid", p.guids[1-i].String(),
 		"--ha-listen", fmt.Sprintf("127.0.0.1:%d", p.ports[i]), "--ha-dir", filepath.Join(p.b.dir, "pair", hosts[i]),
 	}
-	p.prog[i] = start(p.t, p.b.dir, nil, heddle, append(args, p.more...)...)
+	args = append(args, p.more...)
+	if p.devices {
+		args[2] = "umad:heddle0/1"
+		args = append([]string{"attach", p.b.cas[i] + "@" + p.sock, "--", heddle}, args...)
+	}
+	p.prog[i] = start(p.t, p.b.dir, nil, heddle, args...)
 	p.prog[i].await("serving the API", 0, upTime)
 }
 

@@ -232,3 +232,20 @@ func TestPairStopped(t *testing.T) {
 	gaps(t, "stopped", list)
 	p.stored(r)
 }
+
+// TestPairOnDevices: the kernel's interface passes the signs of the two managers in the subnet.
+func TestPairOnDevices(t *testing.T) {
+	need.FUSE(t)
+	b := testNet{name: "small", gen: []string{"xgft", "2", "4,4", "1,2"}}.build(t)
+	_, env := b.simulate(t)
+	p := newPair(t, &b, strings.TrimPrefix(env[0], "IBSIM_SOCKNAME="))
+	p.devices = true
+	p.start(0)
+	p.start(1)
+	active := p.paired()
+	for i := range 2 {
+		p.until(i, "hearing signs in the subnet", func(h api.HA) bool { return h.Pair != nil && h.Pair.Fabric >= 0 })
+	}
+	p.prog[active].stop(syscall.SIGKILL)
+	p.serves(1 - active)
+}
