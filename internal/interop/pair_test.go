@@ -32,6 +32,8 @@ type pair struct {
 	more  []string // arguments of both
 	// devices: the ports are emulated devices, not those of ibsim.
 	devices bool
+	// via are proxies on the way to the other manager's ports; 0: none.
+	via [2]int
 }
 
 // newPair prepares two managers on the first two hosts.
@@ -57,10 +59,14 @@ func (b *built) portGUID(id string) ib.GUID {
 func (p *pair) start(i int) {
 	p.t.Helper()
 	hosts := [2]string{"localhost", "127.0.0.1"}
+	peer := p.ports[1-i]
+	if p.via[1-i] != 0 {
+		peer = p.via[1-i]
+	}
 	args := []string{
 		"sm", "--port", "ibsim:" + p.b.cas[i] + "@" + p.sock, "--state", filepath.Join(p.b.dir, fmt.Sprint("state", i)),
 		"--api", p.addr[i], "--peer-api", p.addr[1-i], "--log-level", "info", "--claim-wait", "1m", "--sa-key", "1",
-		"--peer", fmt.Sprintf("%s:%d", hosts[1-i], p.ports[1-i]), "--peer-guid", p.guids[1-i].String(),
+		"--peer", fmt.Sprintf("%s:%d", hosts[1-i], peer), "--peer-guid", p.guids[1-i].String(),
 		"--ha-listen", fmt.Sprintf("127.0.0.1:%d", p.ports[i]), "--ha-dir", filepath.Join(p.b.dir, "pair", hosts[i]),
 	}
 	args = append(args, p.more...)

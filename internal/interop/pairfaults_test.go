@@ -35,6 +35,8 @@ type registrar struct {
 	done sync.WaitGroup
 
 	answers chan *ib.MAD
+	// patience is how long the host waits for an answer until it asks for something else.
+	patience time.Duration
 
 	mu    sync.Mutex
 	acked []ackedService // guarded by mu
@@ -45,13 +47,13 @@ type ackedService struct {
 	at time.Time
 }
 
-func (p *pair) register(host string) *registrar {
+func (p *pair) register(host string, patience time.Duration) *registrar {
 	p.t.Helper()
 	c, err := ibsim.Dial(context.Background(), ibsim.Options{SockName: p.sock, Node: host})
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	r := &registrar{t: p.t, c: c, answers: make(chan *ib.MAD, 1000), gid: ib.MakeGID(ib.DefaultSubnetPrefix, p.b.portGUID(host))}
+	r := &registrar{t: p.t, c: c, patience: patience, answers: make(chan *ib.MAD, 1000), gid: ib.MakeGID(ib.DefaultSubnetPrefix, p.b.portGUID(host))}
 	go r.receive()
 	r.done.Go(r.run)
 	p.t.Cleanup(r.end)
@@ -85,9 +87,6 @@ func (r *registrar) run() {
 	}
 }
 
-// patience is how long a host waits for an answer until it asks for something else.
-const patience = 400 * time.Millisecond
-
 // exchange returns nil if no answer comes.
 func (r *registrar) exchange(to mad.Addr, qp uint32, m *ib.MAD) *ib.MAD {
 	r.tid++
@@ -95,7 +94,7 @@ func (r *registrar) exchange(to mad.Addr, qp uint32, m *ib.MAD) *ib.MAD {
 	if r.c.Send(&mad.Packet{Addr: to, LocalQP: qp, Data: m[:]}) != nil {
 		return nil
 	}
-	late := time.NewTimer(patience)
+	late := time.NewTimer(r.patience)
 	defer late.Stop()
 	for {
 		select {
@@ -183,7 +182,7 @@ func newFaultyPair(t *testing.T) (*pair, *registrar) {
 	p.start(0)
 	p.start(1)
 	p.paired()
-	return p, p.register(b.cas[3])
+	return p, p.register(b.cas[3], 400*time.Millisecond)
 }
 
 // rounds is how often a fault is made.
