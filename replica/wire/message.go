@@ -38,9 +38,6 @@ const (
 	MaxMessage = 1 << 30
 	// pieceSize is the size of a piece of a state, unless one record is larger.
 	pieceSize = 1 << 20
-
-	termLen = 16
-	markLen = 24
 )
 
 // ErrShort is returned for a message that is cut off.

@@ -12,10 +12,13 @@ import (
 	"heddle/store/journal"
 )
 
-// A sign in band is a datagram of a vendor class of range 2 (IBA §16.5), method Send.
+// SignClass is the class of signs in band: datagrams of a vendor class of range 2 (IBA §16.5),
+// method Send.
+const SignClass ib.Class = 0x3C
+
 const (
-	SignClass   ib.Class = 0x3C
-	SignVersion          = 1
+	// SignVersion is the version of the class.
+	SignVersion = 1
 	// SignOUI is locally administered: no vendor has it.
 	SignOUI = 0x024864
 
@@ -124,7 +127,7 @@ func (d *Datagram) Put(m *ib.MAD, key *Key) {
 	for _, v := range []uint64{uint64(d.From), uint64(d.To), d.Nonce, d.Echo} {
 		b = be.AppendUint64(b, v)
 	}
-	b = appendSign(b, &d.Sign)
+	_ = appendSign(b, &d.Sign) // into m
 	copy(m[offData+datagramLen:], key.code(m[offData:offData+datagramLen]))
 }
 
