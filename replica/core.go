@@ -447,7 +447,7 @@ func (c *Core) stepBack(why Why) {
 	c.standby.clearAt = c.now.Add(c.cfg.Look) // the note of below does it
 	c.note.alone = false
 	c.remember(func() {})
-	c.out.Yield = true
+	c.out.Yield, c.out.Grant = true, nil // a grant of this step has come too late
 	c.nextSign = c.now
 	c.heardAt[Stream] = max(c.heardAt[Stream], c.now) // the silence of before counts no more
 	c.tell(Notice{Kind: NoticeStandby, Why: why, Mark: c.last})

@@ -227,3 +227,23 @@ func TestBothLead(t *testing.T) {
 		}
 	}
 }
+
+// TestLateGrant (seed 5751): a takeover is written down when its lease has ended. The shell is not
+// told to drive the fabric.
+func TestLateGrant(t *testing.T) {
+	for seed := range uint64(4) {
+		w, a := pair(t, seed)
+		b := a.other()
+		w.cut = [2]bool{true, true}
+		w.breakAll(true)
+		w.until("the takeover begins", func() bool { return b.core.role == Active })
+		b.slow = 2 * time.Second
+		w.until("it is given up", func() bool { return b.core.role == Standby })
+		if len(w.turns) > 0 || b.drive {
+			w.fail("it drives the fabric: %v", w.turns)
+		}
+		w.heal()
+		w.run(w.now.Add(30 * time.Second))
+		w.judge(w.now)
+	}
+}
