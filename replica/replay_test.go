@@ -247,3 +247,18 @@ func TestLateGrant(t *testing.T) {
 		w.judge(w.now)
 	}
 }
+
+// TestLapsedLeaseStays is TestLapsedLease without the luck of the order: the sign that echoes a
+// fresh one comes after the one that said that lease and stream have ended.
+func TestLapsedLeaseStays(t *testing.T) {
+	w, a := pair(t, 1)
+	b := a.other()
+	b.core.standby.lease, b.core.standby.left = 0, b.core.standby.pairConn
+	b.step(Port{true})
+	p := b.core.peer
+	p.Seq, p.EchoBoot, p.Echo = p.Seq+1, b.core.note.boot, b.core.seq
+	b.step(Heard{Fabric, p})
+	if b.core.standby.spare(stepped(b)) {
+		w.fail("it is paired again")
+	}
+}
