@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -29,6 +30,7 @@ type Pair struct {
 	events chan func() // run on the pair's goroutine
 	done   chan struct{}
 	ran    atomic.Bool
+	reign  atomic.Uint64 // number of the mastership
 
 	gate   gate  // of the managers' port
 	known  known // of both ports, from the journal
@@ -48,6 +50,7 @@ type Pair struct {
 	granted bool // OnActive was called for this mastership
 	disk    *disk
 	lost    error // why Run ends
+	ends    []func()
 	band
 	streams
 	changes  map[uint64]change
@@ -147,16 +150,19 @@ func (p *Pair) Run(ctx context.Context) error {
 		return err
 	}
 	if err := p.claim(ctx); err != nil {
+		if ctx.Err() != nil {
+			return nil
+		}
 		return err
 	}
 	end, err := p.streams.listen()
 	if err != nil {
 		return err
 	}
-	defer end()
+	p.ends = append(p.ends, end)
 	diskDone := make(chan struct{})
 	go func() { defer close(diskDone); p.disk.run() }()
-	defer func() { p.disk.stop(); <-diskDone }()
+	p.ends = append(p.ends, func() { p.disk.stop(); <-diskDone })
 	go p.receive() // ends when the port is closed, which the caller does after Run
 
 	timer := time.NewTimer(0)
@@ -208,7 +214,8 @@ func (p *Pair) start() (replica.Start, error) {
 	return ev, nil
 }
 
-// end ends what the pair's goroutine alone can end.
+// end ends what the pair's goroutine alone can end, and waits for its other goroutines. From done
+// on none of them waits for events, which nobody takes any more.
 func (p *Pair) end() {
 	p.gate.shut()
 	close(p.done)
@@ -219,6 +226,9 @@ func (p *Pair) end() {
 		w.done <- ErrStopped
 	}
 	p.streams.close()
+	for _, end := range slices.Backward(p.ends) {
+		end()
+	}
 }
 
 // tick does what is due and returns when something is next.
@@ -313,6 +323,7 @@ func (p *Pair) yield(out *replica.Output) {
 // grant starts the managers.
 func (p *Pair) grant(g replica.Grant) {
 	p.granted = true
+	p.reign.Add(1)
 	p.since()
 	p.set(func(st *Status) { st.Why = g.Why; st.Takeovers++ })
 	p.gate.open()
@@ -349,14 +360,18 @@ func (p *Pair) wait(list *[]waiter, err error) {
 
 // Changes.
 
-// managed is the store of the managers.
-type managed struct{ p *Pair }
+// managed is the store of the managers of one mastership.
+type managed struct {
+	p     *Pair
+	reign uint64
+}
 
-// Store returns the store of the managers. Apply returns when its entry counts, or fails with
-// replica.ErrBusy, replica.ErrStandby, replica.ErrSuperseded (it may have been carried out), an
-// error of the disk, or ErrStopped. Load reads what this manager's disk has, which may be more
-// than what counts. Close does nothing.
-func (p *Pair) Store() store.Store { return managed{p} }
+// Store returns the store for the managers of the present mastership; call it in OnActive, or
+// after. Apply returns when its entry counts, or fails with replica.ErrBusy, replica.ErrStandby,
+// replica.ErrSuperseded (it may have been carried out), an error of the disk, or ErrStopped. After
+// the mastership it fails, also in the next one, whose state old managers do not know. Load reads
+// what this manager's disk has, which may be more than what counts. Close does nothing.
+func (p *Pair) Store() store.Store { return managed{p, p.reign.Load()} }
 
 func (m managed) Load() (*store.State, error) { return m.p.cfg.Store.Load() }
 func (m managed) Close() error                { return nil }
@@ -380,6 +395,10 @@ func (m managed) Apply(ops []store.Op) error {
 	done := make(chan error, 1)
 	began := p.now()
 	ok := p.post(func() {
+		if m.reign != p.reign.Load() {
+			done <- replica.ErrStandby
+			return
+		}
 		p.lastID++
 		p.changes[p.lastID] = change{began, done}
 		p.step(replica.Change{ID: p.lastID, Wall: time.Now().UnixNano(), Ops: kept})

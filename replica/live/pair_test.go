@@ -12,6 +12,7 @@ import (
 	"heddle/ib/smp"
 	"heddle/replica"
 	"heddle/sim"
+	"heddle/store"
 )
 
 // begin starts both managers, has them pair, and writes down their LIDs.
@@ -102,7 +103,7 @@ func TestHandover(t *testing.T) {
 		t.Errorf("takeover of the active one: %v", err)
 	}
 	b.put("before")
-	port := *a.manager.Load()
+	port, old := *a.manager.Load(), a.pair().Store()
 	b.eventually("a handover succeeds", func() bool { return a.pair().Handover(context.Background()) == nil })
 	if a.active.Load() {
 		t.Error("the old manager was not halted")
@@ -117,6 +118,16 @@ func TestHandover(t *testing.T) {
 		if missing := x.lacks([]string{"before", "after"}); len(missing) > 0 {
 			t.Errorf("%s lacks %v", x.name(), missing)
 		}
+	}
+	b.eventually("it is active again", func() bool {
+		if a.active.Load() {
+			return true
+		}
+		_ = o.pair().Handover(context.Background()) // fails while they are not paired
+		return false
+	})
+	if err := old.Apply([]store.Op{{Kind: store.PutLID, GUID: 1, LID: 9}}); !errors.Is(err, replica.ErrStandby) {
+		t.Errorf("a manager of an earlier mastership wrote: %v", err)
 	}
 }
 

@@ -1,0 +1,70 @@
+package live
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"heddle/internal/need"
+	"heddle/store/journal"
+)
+
+// slowNote is a store whose notes are not written before open is closed.
+type slowNote struct {
+	journal.Store
+	once    sync.Once
+	entered chan struct{}
+	open    <-chan struct{}
+}
+
+func (s *slowNote) SetNote(b []byte) error {
+	s.once.Do(func() { close(s.entered) })
+	<-s.open
+	return s.Store.SetNote(b)
+}
+
+// TestEnd: Run ends although the disk is at work, and more waits for the pair's goroutine than
+// fits in its queue.
+func TestEnd(t *testing.T) {
+	b := newTestbed(t, 1)
+	x := b.site[0]
+	port, err := b.d.Port(x.name())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer port.Close()
+	x.port = port
+	cfg := x.config()
+	s := &slowNote{Store: journal.NewMemory(5), entered: make(chan struct{})}
+	cfg.Store = s
+	p, err := New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.open = p.done
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	ended := make(chan error, 1)
+	go func() { ended <- p.Run(ctx) }()
+	<-s.entered
+	var again func()
+	again = func() {
+		for {
+			select {
+			case p.events <- again:
+			default:
+				return
+			}
+		}
+	}
+	p.post(func() { cancel(); again() })
+	select {
+	case err := <-ended:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(need.Patience):
+		t.Fatal("Run does not end")
+	}
+}
