@@ -144,8 +144,11 @@ func (p *Pair) Await(ctx context.Context) (*Mandate, error) {
 
 func (p *Pair) Ended(m *Mandate, err error) (bool, error) {
 	m.Port.Close()
-	if errors.Is(err, daemon.ErrRevoked) {
-		return true, nil
+	// A manager whose mandate ended while it started fails with what its port or its store said.
+	for _, revoked := range []error{daemon.ErrRevoked, live.ErrCut, replica.ErrStandby, replica.ErrSuperseded} {
+		if errors.Is(err, revoked) {
+			return true, nil
+		}
 	}
 	return false, err
 }
