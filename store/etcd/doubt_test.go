@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -241,6 +242,33 @@ func TestDoubt(t *testing.T) {
 			if got, _ := contents(t, x); fmt.Sprint(got) != "map[1:before 4:after]" {
 				t.Errorf("%d: %v", how, got)
 			}
+		}
+	}
+}
+
+// TestDelayedPiece: a piece of a large entry that was refused arrives when another large entry is written.
+func TestDelayedPiece(t *testing.T) {
+	c := etcdtest.Start(t, 1)
+	cli := c.Client()
+	s, f := openFaulty(t, cli, "/piece")
+	if err := s.Claim(patient(t), 1); err != nil {
+		t.Fatal(err)
+	}
+	large := func(c string) string { return strings.Repeat(c, 2*pieceLen) }
+	f.set(func(bool) fault { return delayed })
+	if err := s.Apply(key(1, large("a"))); !errors.Is(err, store.ErrUnavailable) {
+		t.Fatal(err)
+	}
+	f.set(nil)
+	awaitReturned(t, s)
+	if err := s.Apply(key(1, large("b"))); err != nil {
+		t.Fatal(err)
+	}
+	f.arrive()
+	other, _ := openFaulty(t, cli, "/piece")
+	for _, x := range []*Store{s, other} {
+		if got, _ := contents(t, x); got["1"] != large("b") {
+			t.Errorf("%d bytes, which begin with %.10q", len(got["1"]), got["1"])
 		}
 	}
 }

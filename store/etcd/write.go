@@ -214,16 +214,13 @@ func (b *batch) first() uint64 { return b.entries[0].Number }
 // write writes a batch in one transaction. If it is not known whether it has been carried out, it is
 // left in doubt, for settle.
 func (s *Store) write(ctx context.Context, b *batch) error {
-	was := s.doubt
 	s.doubt = b
 	var puts []clientv3.Op
 	for i, raw := range b.raw {
 		if len(raw) > pieceLen { // alone in its batch
 			if err := s.writePieces(ctx, b.first(), raw); err != nil {
-				if s.claim.held() {
-					s.doubt = was // the entry itself was not sent
-					s.wentAway(err)
-				}
+				// A piece may still arrive, so no other entry can have this number.
+				s.wentAway(err)
 				return err
 			}
 			raw = raw[:pieceLen]
@@ -245,14 +242,19 @@ func (s *Store) write(ctx context.Context, b *batch) error {
 }
 
 // writePieces writes all of a large entry but its first piece, without which the others are nothing.
+// Once something is in its place, a piece that is late changes nothing.
 func (s *Store) writePieces(ctx context.Context, n uint64, raw []byte) error {
 	for p := 1; p*pieceLen < len(raw); p++ {
 		v := raw[p*pieceLen : min((p+1)*pieceLen, len(raw))]
-		r, err := s.transact(ctx, s.guard(), []clientv3.Op{clientv3.OpPut(s.keys.piece(n, p), string(v))}, []clientv3.Op{clientv3.OpGet(s.keys.term())})
-		if err != nil {
+		free := append(s.guard(), clientv3.Compare(clientv3.CreateRevision(s.keys.entry(n)), "=", 0))
+		r, err := s.transact(ctx, free, []clientv3.Op{clientv3.OpPut(s.keys.piece(n, p), string(v))}, []clientv3.Op{clientv3.OpGet(s.keys.term())})
+		switch {
+		case err != nil:
 			return err
-		}
-		if !r.Succeeded {
+		case r.Succeeded:
+		case s.holds(r.Responses[0].GetResponseRange().Kvs):
+			return nil // the entry is there; whose it is, place finds out
+		default:
 			s.doubt = nil
 			return s.loseTerm(r.Responses[0].GetResponseRange().Kvs)
 		}
