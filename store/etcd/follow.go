@@ -2,8 +2,10 @@ package etcd
 
 import (
 	"context"
+	"errors"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
@@ -25,7 +27,7 @@ func (s *Store) Follow(ctx context.Context) error {
 			return s.unlessClosed(ctx.Err())
 		case err == nil:
 			pause = firstPause
-		case refused(err):
+		case refused(err) && !errors.Is(err, rpctypes.ErrCompacted):
 			return err
 		}
 		if rest(ctx, pause) != nil {
@@ -81,8 +83,9 @@ func (s *Store) watch(ctx context.Context, rev int64) error {
 	}
 }
 
-// brought takes what a watch brought, if it is the next entry, complete. Everything else is read by
-// number: then known is false.
+// brought takes what a watch brought, if it is the next entry, complete, of the same term: only then it
+// is sure that it follows what this Store has, and not an entry of a backup that was restored meanwhile.
+// Everything else is read by number: then known is false.
 func (s *Store) brought(ctx context.Context, ev *clientv3.Event) (known bool, err error) {
 	n, p, ok := s.keys.parseEntry(string(ev.Kv.Key))
 	if !ok || ev.Type != clientv3.EventTypePut {
@@ -104,7 +107,7 @@ func (s *Store) brought(ctx context.Context, ev *clientv3.Event) (known bool, er
 		if err != nil {
 			return err
 		}
-		if known = e.Term.Compare(at.Term) >= 0; known {
+		if known = e.Term == at.Term; known {
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			s.follow(&e, raw, ev.Kv.ModRevision)
