@@ -38,6 +38,7 @@ var errTrimmed = errors.New("etcd: the journal moved on")
 // says that there is no more. If the journal does not continue what this Store has, the state is read
 // anew from the snapshot.
 func (s *Store) catchUp(ctx context.Context) error {
+	loaded, failed := int64(-1), int64(-2) // revisions of snapshots
 	for {
 		if s.stale {
 			switch err := s.reload(ctx); {
@@ -46,11 +47,17 @@ func (s *Store) catchUp(ctx context.Context) error {
 			case err != nil:
 				return err
 			}
-			s.stale = false
+			s.stale, loaded = false, s.head.rev
 		}
 		more, err := s.readOn(ctx)
 		if errors.Is(err, errTrimmed) {
 			s.stale = true
+			if loaded == failed { // but only a newer snapshot deletes entries
+				return &CorruptError{s.keys.journal(), fmt.Errorf("entries after %d are missing", s.position().Number)}
+			}
+			if loaded >= 0 {
+				failed = loaded
+			}
 			continue
 		}
 		if err != nil || !more {

@@ -44,8 +44,13 @@ func (s *Store) snapshotIfDue() {
 	})
 }
 
-// errLost: somebody else has the term, so nothing was written.
-var errLost = errors.New("etcd: the term was lost")
+// errLost: somebody else has the term, or has replaced the state, so nothing was changed.
+var errLost = errors.New("etcd: the term was lost, or there is a newer snapshot")
+
+// stillHead is the condition that a snapshot is the newest one.
+func (s *Store) stillHead(h snapshotHead) clientv3.Cmp {
+	return clientv3.Compare(clientv3.ModRevision(s.keys.head()), "=", h.rev)
+}
 
 // saveSnapshot writes a snapshot, deletes what it makes superfluous, and asks for compaction. The
 // entries since the snapshot before stay, so that a manager that is a little behind need not read all.
@@ -58,7 +63,7 @@ func (s *Store) saveSnapshot(ctx context.Context, st *store.State, at journal.Ma
 		s.replaceHead(head),
 		clientv3.OpDelete(s.keys.journal(), clientv3.WithRange(s.keys.entry(old.Number+1))),
 	)
-	if head.rev, err = s.commitHead(ctx, head, guard, then); err != nil {
+	if head.rev, err = s.commitHead(ctx, head, append(guard, s.stillHead(old)), then); err != nil {
 		return err
 	}
 	if err := s.converse(ctx, func(context.Context) error {
@@ -136,10 +141,15 @@ func (s *Store) Replace(st *store.State, at journal.Mark) error {
 		if !s.claim.held() {
 			return s.noTerm()
 		}
+		// A snapshot that is being written would delete the pieces of this one.
+		if err := s.catchUp(ctx); err != nil {
+			return err
+		}
+		was := s.head
 		head, err := s.writeSnapshot(ctx, st, at, s.guard())
 		if err == nil {
 			s.stale = true
-			_, err = s.commitHead(ctx, head, s.guard(), append(
+			_, err = s.commitHead(ctx, head, append(s.guard(), s.stillHead(was)), append(
 				s.replaceHead(head),
 				clientv3.OpDelete(s.keys.journal(), clientv3.WithRange(s.keys.journalEnd())),
 			))

@@ -131,6 +131,7 @@ func TestDamage(t *testing.T) {
 	cli := c.Client()
 	for _, x := range []struct{ key, value string }{
 		{"/journal/0000000000000002", "short"},
+		{"/journal/0000000000000003", "after a gap"},
 		{"/journal/0000000000000001", "\x01\x00\x00\x00\x00\x00\x00\x2c" + string(make([]byte, 36))},
 		{"/journal/x", ""},
 		{"/snapshot", "{"},
