@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"sync"
 	"time"
@@ -55,6 +56,10 @@ type Quorum struct {
 	// Wait bounds each look at the store in the manager's loop; Look is how often a master without
 	// the term tries to get it. 0: the defaults.
 	Wait, Look time.Duration
+
+	// gate is held by whoever wins the term, until it is known what the cores make of it, and for
+	// reading by their changes. Taken before mu.
+	gate sync.RWMutex
 
 	mu      sync.Mutex
 	port    mad.Transport      // of the mandate; guarded by mu
@@ -126,7 +131,8 @@ func (q *Quorum) Await(ctx context.Context) (*Mandate, error) {
 	}, nil
 }
 
-// reader is the shared store for the cores of one mandate: it notes what they have read.
+// reader is the shared store for the cores of one mandate: it notes what they have read, and refuses
+// their changes when they are to be started anew.
 type reader struct {
 	Terms
 	q *Quorum
@@ -143,16 +149,34 @@ func (r *reader) Load() (*store.State, error) {
 	return st, err
 }
 
+// Apply implements store.Store. While the term is being won it does not wait: a change that was asked
+// for before must not be written after that by cores that know an older state.
+func (r *reader) Apply(ops []store.Op) error {
+	if !r.q.gate.TryRLock() {
+		return fmt.Errorf("%w: the term is being won", store.ErrUnavailable)
+	}
+	defer r.q.gate.RUnlock()
+	r.q.mu.Lock()
+	stale := r.q.stale
+	r.q.mu.Unlock()
+	if stale {
+		return fmt.Errorf("%w: %w", store.ErrUnavailable, errStale)
+	}
+	return r.Terms.Apply(ops)
+}
+
 // lead is called by the manager's loop when the core has become master.
 func (q *Quorum) lead(ctx context.Context, guid ib.GUID, dropped bool) error {
 	q.led() // of a mastership before: it has resigned
 	q.mu.Lock()
-	if q.kept != nil {
-		kept := q.kept
-		q.mu.Unlock()
+	kept := q.kept
+	q.mu.Unlock()
+	if kept != nil {
 		<-kept
-		q.mu.Lock()
 	}
+	q.gate.Lock()
+	defer q.gate.Unlock()
+	q.mu.Lock()
 	defer q.mu.Unlock()
 	limited, cancel := context.WithTimeout(ctx, q.wait())
 	had, err := q.Terms.Win(limited, guid, "master of the subnet by SMInfo")
@@ -204,10 +228,12 @@ func (q *Quorum) keep(ctx context.Context, guid ib.GUID, won bool, ended chan<- 
 			vacant, _ = q.Terms.Vacant(limited) // an error is not vacant
 		}
 		if vacant {
+			q.gate.Lock()
 			if had, err := q.Terms.Win(limited, guid, "master of the subnet without a term"); err == nil {
 				q.regained(had, won)
 				won = true
 			}
+			q.gate.Unlock()
 		}
 		cancel()
 	}
@@ -249,6 +275,10 @@ func (q *Quorum) resign() {
 	ctx, cancel := context.WithTimeout(context.Background(), q.wait())
 	defer cancel()
 	if err := q.Terms.Resign(ctx); err != nil {
+		// The last change may be stored although it was refused.
+		q.mu.Lock()
+		q.lost = true
+		q.mu.Unlock()
 		q.log().Warn("the term was not given back", "err", err)
 	}
 }
