@@ -253,8 +253,11 @@ func (l *loop) Send(list []mad.Packet) {
 
 func (l *loop) Compute(j *sm.Job) { go l.d.compute(j) }
 
+// Publishing has the mastership begin or end before the SA sees it: an SA that is master stores what it
+// acknowledges.
+func (l *loop) Publishing() { _ = l.lead() } // an error halts the manager
+
 func (l *loop) Published(s *subnet.Snapshot) {
-	_ = l.lead() // before the SA sees it
 	if l.d.cfg.OnPublish != nil && s.State == subnet.Master {
 		l.d.cfg.OnPublish(s)
 	}

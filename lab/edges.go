@@ -84,6 +84,8 @@ func (e smEdge) Compute(j *sm.Job) {
 	}
 }
 
+func (smEdge) Publishing() {}
+
 func (e smEdge) Published(s *subnet.Snapshot) {
 	m := e.m
 	m.Snap = s

@@ -32,13 +32,15 @@ type world struct {
 	saDoes func(ev sa.Event, out *sa.Output)
 	vmDoes func(ev vm.Event, out *vm.Output)
 	onSend func()
+	// onPublish is called before a snapshot is seen.
+	onPublish func()
 }
 
 // newWorld makes drivers whose mail is delivered immediately, as in lab, or waits until Mail is
 // called.
 func newWorld(atOnce bool) *world {
 	w := &world{
-		smDoes: func(sm.Event, *sm.Output) {}, saDoes: func(sa.Event, *sa.Output) {}, vmDoes: func(vm.Event, *vm.Output) {}, onSend: func() {},
+		smDoes: func(sm.Event, *sm.Output) {}, saDoes: func(sa.Event, *sa.Output) {}, vmDoes: func(vm.Event, *vm.Output) {}, onSend: func() {}, onPublish: func() {},
 	}
 	w.sm, w.sa, w.vm = NewSM(smScript{w}, smNotes{w}, &w.shared), NewSA(saScript{w}, saNotes{w}, &w.shared), NewVM(vmScript{w}, vmNotes{w}, &w.shared)
 	w.shared.WakeSM, w.shared.WakeSA, w.shared.WakeVM = func() {}, func() {}, func() {}
@@ -108,6 +110,7 @@ func (e smNotes) Wake(at mad.Time)           { e.w.wake("sm", at) }
 func (e smNotes) SetIsSM(on bool) error      { e.w.note("sm IsSM %v", on); return e.w.busy }
 func (e smNotes) Send(l []mad.Packet)        { e.w.note("sm send %d", len(l)); e.w.onSend() }
 func (e smNotes) Compute(*sm.Job)            { e.w.note("sm job") }
+func (e smNotes) Publishing()                { e.w.onPublish() }
 func (e smNotes) Published(*subnet.Snapshot) {
 	e.w.note("sm published %v", e.w.shared.Snap.Load() != nil)
 }
@@ -503,5 +506,21 @@ func TestSlowPathsAfterTheirSnapshot(t *testing.T) {
 	w.sa.Mail()
 	if slow != 1 || has != newer {
 		t.Errorf("%d events, snapshot %d", slow, has.Gen)
+	}
+}
+
+// TestHaltBeforePublishing: what a manager would publish that may not lead is not seen.
+func TestHaltBeforePublishing(t *testing.T) {
+	w := newWorld(true)
+	w.smDoes = func(_ sm.Event, out *sm.Output) { out.Publish = &subnet.Snapshot{} }
+	w.onPublish = func() {
+		if w.shared.Snap.Load() != nil {
+			t.Error("the snapshot can be seen already")
+		}
+		w.sm.Halt()
+	}
+	w.sm.Step(sm.Timer{})
+	if w.shared.Snap.Load() != nil || strings.Contains(w.took(), "published") {
+		t.Error("the snapshot was published")
 	}
 }

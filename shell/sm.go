@@ -33,6 +33,8 @@ type SMEdge interface {
 	SMPort
 	Pool
 	Timer
+	// Publishing is called before other cores can see a snapshot; they do not if it halts the manager.
+	Publishing()
 	// Published is called with a snapshot after Shared.Snap has it.
 	Published(s *subnet.Snapshot)
 	// TrapLost is called for a trap for which the SA had no room.
@@ -186,6 +188,9 @@ func (s *SM) do(out *sm.Output) {
 		s.edge.Compute(j)
 	}
 	if out.Publish != nil {
+		if s.edge.Publishing(); s.halted {
+			return
+		}
 		s.shared.Snap.Store(out.Publish)
 		s.edge.Published(out.Publish)
 		wake(s.shared.WakeSA)
