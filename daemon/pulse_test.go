@@ -16,11 +16,11 @@ func TestTurns(t *testing.T) {
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	turn := func(p *pulse) (stop func()) {
-		end := make(chan struct{})
+		end, ask := make(chan struct{}), p.ask // which changes below
 		go func() {
 			for {
 				select {
-				case <-p.ask:
+				case <-ask:
 				case <-end:
 					return
 				}
