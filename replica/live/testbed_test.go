@@ -48,6 +48,8 @@ type testbed struct {
 	// Rules of both, but for the GUIDs.
 	rules replica.Config
 	log   *tail
+	// direct: the streams do not go through the proxies.
+	direct bool
 }
 
 // site is the host of a manager, with its disk.
@@ -191,9 +193,13 @@ func (x *site) other() *site { return x.b.site[1-x.i] }
 func (x *site) config() Config {
 	rules := x.b.rules
 	rules.Me, rules.Peer = x.guid, x.other().guid
+	peer := x.other().proxy.addr()
+	if x.b.direct {
+		peer = x.other().addr
+	}
 	return Config{
 		Rules: rules, Store: x.db, Port: x.port, ClaimWait: need.Patience,
-		Listen: x.addr, Peer: x.other().proxy.addr(), TLS: x.b.tls, Secret: []byte("a secret of the pair"),
+		Listen: x.addr, Peer: peer, TLS: x.b.tls, Secret: []byte("a secret of the pair"),
 		Priority: 7, SMKey: 1, ForkDir: x.dir,
 		Log: slog.New(slog.NewTextHandler(x.b.log, &slog.HandlerOptions{Level: slog.LevelDebug})).With("site", x.i),
 		OnActive: func(g replica.Grant) {
