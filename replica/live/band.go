@@ -42,6 +42,8 @@ type band struct {
 	}
 	fence fence
 	echo  uint64 // the peer's nonce
+	boot  uint64 // the start of the peer that it is of
+	seq   uint64 // the last sign of that start that was taken
 }
 
 // request is a request of the pair that waits for its response.
@@ -342,6 +344,12 @@ func (f *band) sign(s *replica.Sign) {
 // signed takes a sign in band.
 func (f *band) signed(d *wire.Datagram, from ib.LID) {
 	p := f.p
+	if d.Sign.Boot < f.boot {
+		return // a copy of one of an earlier start: the nonce of that one would have the peer deaf
+	}
+	if d.Sign.Boot > f.boot {
+		f.boot, f.seq = d.Sign.Boot, 0
+	}
 	f.echo = d.Nonce
 	if d.Echo != p.nonce {
 		// It may be a copy of an old one. But if this manager knows no LID of the peer, as with an
@@ -351,6 +359,10 @@ func (f *band) signed(d *wire.Datagram, from ib.LID) {
 		}
 		return
 	}
+	if d.Sign.Seq <= f.seq {
+		return // a copy: it neither shows that the peer lives, nor where it is
+	}
+	f.seq = d.Sign.Seq
 	p.known.met(p.cfg.Rules.Peer, from)
 	p.heard(replica.Fabric, d.Sign)
 }

@@ -386,6 +386,45 @@ func TestForgedSigns(t *testing.T) {
 	}
 }
 
+// TestCopiedSigns: a copy of a sign, from another port, says nothing.
+func TestCopiedSigns(t *testing.T) {
+	b := newTestbed(t, 1)
+	x := b.site[0]
+	port, err := b.d.Port(x.name())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer port.Close()
+	x.port, x.db = port, nil
+	cfg := x.config()
+	cfg.Store = journal.NewMemory(5)
+	p, err := New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.known.replaced(&cfg.Rules, &store.State{})
+	d := wire.Datagram{Nonce: 5, Echo: p.nonce, Sign: replica.Sign{Boot: 7, Seq: 1}}
+	p.band.signed(&d, 3)
+	at := p.heardAt[replica.Fabric]
+	if got := p.known.lidOf(cfg.Rules.Peer); got != 3 || at == 0 {
+		t.Fatalf("the sign did not count: LID %d, heard at %d", got, at)
+	}
+	p.band.signed(&d, 9)
+	if got := p.known.lidOf(cfg.Rules.Peer); got != 3 || p.heardAt[replica.Fabric] != at {
+		t.Errorf("the copy counts: LID %d, heard at %d, the sign at %d", got, p.heardAt[replica.Fabric], at)
+	}
+	old := wire.Datagram{Nonce: 4, Echo: 1234, Sign: replica.Sign{Boot: 6, Seq: 9}}
+	p.band.signed(&old, 9)
+	if p.band.echo != d.Nonce {
+		t.Errorf("a sign of an earlier start has the manager answer the nonce %d, not %d", p.band.echo, d.Nonce)
+	}
+	d.Sign.Boot = 8 // the peer started again, and numbers from 1
+	p.band.signed(&d, 4)
+	if got := p.known.lidOf(cfg.Rules.Peer); got != 4 {
+		t.Errorf("the peer's new start has no LID: %d", got)
+	}
+}
+
 // TestSlowPeer: what waits for a peer that takes nothing is bounded.
 func TestSlowPeer(t *testing.T) {
 	const most = 1 << 20
