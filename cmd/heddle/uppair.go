@@ -27,6 +27,10 @@ import (
 // restartAfter is how long a manager of 'heddle up --pair' that ended stays away.
 const restartAfter = 5 * time.Second
 
+// upPairDir has the certificates of 'heddle up --pair', below the directory of the state. Each run
+// replaces it, so nobody else would choose its name.
+const upPairDir = "up-pair-certificates"
+
 // spare is a manager of 'heddle up --pair', as a process of its own, so that it can be killed.
 type spare struct {
 	name string
@@ -42,7 +46,7 @@ func (f *upFlags) pairOf(d *simlive.Driver, fab *fabric.Fabric, dir string) (pai
 		return pair, err
 	}
 	hosts := [2]string{"localhost", "127.0.0.1"} // the same machine under two names: each has a certificate
-	if err := makePair(filepath.Join(dir, "pair"), hosts[:], time.Now()); err != nil {
+	if err := makePair(filepath.Join(dir, upPairDir), hosts[:], time.Now()); err != nil {
 		return pair, err
 	}
 	var guids [2]ib.GUID
@@ -69,7 +73,7 @@ func (f *upFlags) pairOf(d *simlive.Driver, fab *fabric.Fabric, dir string) (pai
 			args: []string{
 				"sm", "--port", "ibsim:" + nodes[i] + "@" + f.socket, "--state", filepath.Join(dir, "state-"+strconv.Itoa(i+1)),
 				"--api", api[i], "--peer-api", api[1-i], "--peer", net.JoinHostPort(hosts[1-i], port), "--peer-guid", guids[1-i].String(),
-				"--ha-listen", listen[i], "--ha-dir", filepath.Join(dir, "pair", hosts[i]),
+				"--ha-listen", listen[i], "--ha-dir", filepath.Join(dir, upPairDir, hosts[i]),
 			},
 		}
 	}
@@ -153,7 +157,7 @@ func (f *upFlags) managePair(ctx context.Context, d *simlive.Driver, fab *fabric
 		}
 		defer os.RemoveAll(dir)
 	}
-	if err := os.RemoveAll(filepath.Join(dir, "pair")); err != nil { // the certificates of an earlier run
+	if err := os.RemoveAll(filepath.Join(dir, upPairDir)); err != nil { // the certificates of an earlier run
 		return err
 	}
 	pair, err := f.pairOf(d, fab, dir)
