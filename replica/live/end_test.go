@@ -2,6 +2,7 @@ package live
 
 import (
 	"context"
+	"net"
 	"sync"
 	"testing"
 	"time"
@@ -66,5 +67,31 @@ func TestEnd(t *testing.T) {
 		}
 	case <-time.After(need.Patience):
 		t.Fatal("Run does not end")
+	}
+}
+
+// TestPlaces: one host cannot take all places of connections without a greeting.
+func TestPlaces(t *testing.T) {
+	host := func(ip string) net.Addr { return &net.TCPAddr{IP: net.ParseIP(ip), Port: 1} }
+	var p places
+	taken := 0
+	for range 2 * greetings {
+		if p.take(hostOf(host("10.0.0.1"))) {
+			taken++
+		}
+	}
+	if taken != greetingsEach {
+		t.Errorf("one host has %d places, not %d", taken, greetingsEach)
+	}
+	peer := hostOf(host("10.0.0.2"))
+	if !p.take(peer) {
+		t.Error("no place is left for another host")
+	}
+	p.leave(peer)
+	if len(p.each) != 1 || p.all != greetingsEach {
+		t.Errorf("%d hosts and %d places remain", len(p.each), p.all)
+	}
+	if hostOf(host("fd00::1")) != hostOf(host("fd00::2")) || hostOf(host("10.0.0.1")) != hostOf(host("::ffff:10.0.0.1")) {
+		t.Error("one host counts as two")
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
+	"net/netip"
 	"sync"
 	"time"
 
@@ -20,8 +21,10 @@ const (
 	// silentSigns is how many signs a stream may miss until it counts as broken: a connection
 	// whose packets are dropped says nothing by itself.
 	silentSigns = 10
-	// greetings is how many connections may be without a greeting at once: anybody can connect.
-	greetings = 8
+	// greetings is how many connections may be without a greeting at once, and greetingsEach how
+	// many of one host: anybody can connect, and shall not take the peer's place.
+	greetings     = 64
+	greetingsEach = 4
 )
 
 // streams are the connections to the peer.
@@ -87,7 +90,7 @@ func (s *streams) listen() (end func(), err error) {
 	s.p.st.Listening = s.listener.Addr().String()
 	s.p.mu.Unlock()
 	var running sync.WaitGroup
-	places := make(chan struct{}, greetings)
+	var places places
 	running.Go(func() {
 		for {
 			conn, err := s.listener.Accept()
@@ -102,15 +105,15 @@ func (s *streams) listen() (end func(), err error) {
 				}
 				continue
 			}
-			select {
-			case places <- struct{}{}:
-				running.Go(func() {
-					defer func() { <-places }()
-					s.accept(conn)
-				})
-			default:
+			host := hostOf(conn.RemoteAddr())
+			if !places.take(host) {
 				conn.Close()
+				continue
 			}
+			running.Go(func() {
+				defer places.leave(host)
+				s.accept(conn)
+			})
 		}
 	})
 	return func() {
@@ -118,6 +121,51 @@ func (s *streams) listen() (end func(), err error) {
 		s.listener.Close()
 		running.Wait()
 	}, nil
+}
+
+// places are those of connections without a greeting.
+type places struct {
+	mu   sync.Mutex
+	each map[netip.Prefix]int // guarded by mu
+	all  int                  // guarded by mu
+}
+
+func (x *places) take(host netip.Prefix) bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.all >= greetings || x.each[host] >= greetingsEach {
+		return false
+	}
+	if x.each == nil {
+		x.each = map[netip.Prefix]int{}
+	}
+	x.all++
+	x.each[host]++
+	return true
+}
+
+func (x *places) leave(host netip.Prefix) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.all--
+	if x.each[host]--; x.each[host] == 0 {
+		delete(x.each, host)
+	}
+}
+
+// hostOf is a connection's host: its address, or its network where a host has many (IPv6).
+func hostOf(a net.Addr) netip.Prefix {
+	t, ok := a.(*net.TCPAddr)
+	if !ok {
+		return netip.Prefix{}
+	}
+	ip := t.AddrPort().Addr().Unmap().WithZone("")
+	bits := ip.BitLen()
+	if ip.Is6() {
+		bits = 64
+	}
+	p, _ := ip.Prefix(bits) // bits are those of an address
+	return p
 }
 
 func (s *streams) accept(conn net.Conn) {
@@ -463,4 +511,7 @@ func (st *stream) may(m any) bool {
 func (p *Pair) heard(ch replica.Channel, s replica.Sign) {
 	p.heardAt[ch] = p.now()
 	p.step(replica.Heard{Channel: ch, Sign: s})
+	if len(p.taking) > 0 && s.Active && p.core.Role() == replica.Standby && p.core.View(p.now()).Peer == s {
+		release(&p.taking, ErrPeerActive) // the core no longer takes over for it
+	}
 }
