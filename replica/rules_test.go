@@ -218,6 +218,20 @@ func TestTakeoverAsked(t *testing.T) {
 	}
 }
 
+// TestTakeoverAskedInVain: a standby that hears its active peer forgets that an operator asked it.
+func TestTakeoverAskedInVain(t *testing.T) {
+	w, a := pair(t, 2)
+	o := a.other()
+	o.crash()
+	w.until("alone", func() bool { return a.core.active.alone })
+	o.start()
+	o.step(Takeover{})
+	w.run(w.now.Add(20 * time.Second))
+	if len(w.turns) != 0 || a.core.Role() != Active {
+		w.fail("%v", w.turns)
+	}
+}
+
 // until runs the world until something holds.
 func (w *world) until(what string, ok func() bool) {
 	w.t.Helper()

@@ -76,6 +76,9 @@ func (s *standby) heard(c *Core, p *Sign) {
 	if p.Active && s.wasAlone && p.Term == c.term && p.Term.Compare(c.last.Term) > 0 {
 		s.wasAlone = false // the peer has begun a later term than the last one here
 	}
+	if p.Active {
+		s.asked = false // it was asked because the peer was silent
+	}
 	if s.yield && (p.Active || !p.Paired) {
 		s.yield = false // the peer took over, or cannot any more
 	}
