@@ -33,14 +33,15 @@ the partner takes over. Use it before maintenance of the active manager's host.
 SIGTERM to the active manager does the same.`
 	var stale bool
 	path := func() string { return fmt.Sprintf("/v1/ha/takeover?stale=%t", stale) }
-	takeover := ctlCommandTo("takeover", "Make this manager active although its partner is silent", http.MethodPost, path, func(w io.Writer, _ []byte) error {
+	takeover := ctlCommandTo("takeover", "Make a standby active whose partner is silent", http.MethodPost, path, func(w io.Writer, _ []byte) error {
 		_, err := fmt.Fprintln(w, "this manager becomes active")
 		return err
 	})
 	takeover.Long = `Asks a standby to become active. A standby that has all entries takes over by
 itself when its partner is silent. One that may lack entries takes over after
 10 s without a sign of its partner, or at once with --stale: what the partner
-acknowledged alone is lost then, unless its disk comes back (heddle ctl ha forks).`
+acknowledged alone is lost then, unless its disk comes back (heddle ctl ha forks).
+Without --stale the command only says which of the two this manager is.`
 	takeover.Flags().BoolVar(&stale, "stale", false, "even if changes that the partner acknowledged are lost")
 	forks := ctlCommand("forks", "Changes that were put aside, because the partner's took their place", http.MethodGet, "/v1/ha/forks", printForks)
 	for _, s := range []*cobra.Command{status, handover, takeover, forks, ctlHACerts()} {

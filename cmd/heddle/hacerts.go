@@ -34,7 +34,8 @@ user can read, and name it with --ha-dir. HOST is a name or an address under
 which the other manager reaches the host, that of --peer there.
 
 The certificates are valid for ten years. The key of their authority is not kept:
-to renew them, run the command again and replace both directories.`,
+to renew them, run the command again, stop the standby, replace both directories,
+restart the active manager, and start the standby.`,
 		Example: `  heddle ctl ha certs --dir pair manager-1 manager-2
   scp -r pair/manager-2 manager-2:/etc/heddle/pair`,
 		Args: func(_ *cobra.Command, args []string) error {

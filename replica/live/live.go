@@ -87,6 +87,8 @@ var (
 	ErrPeerActive = errors.New("replica: the other manager is active: hand over there")
 	// ErrPortLost: the port is gone.
 	ErrPortLost = errors.New("replica: the port is lost")
+	// ErrSpare: a takeover without stale was asked of a standby that is paired.
+	ErrSpare = errors.New("replica: this manager has all entries, and takes over by itself when the other one is silent and this one's port and a switch work")
 	// ErrMayLack: a takeover without stale was asked of a standby that is not paired.
 	ErrMayLack = errors.New("replica: this manager may lack entries that were acknowledged")
 )

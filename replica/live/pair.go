@@ -460,9 +460,9 @@ func (p *Pair) Handover(ctx context.Context) error {
 	return p.await(ctx, done)
 }
 
-// Takeover makes a standby active whose peer is silent. Without stale it fails with ErrMayLack,
-// because what the peer acknowledged alone would be lost; with stale an operator has said that
-// it may be. A paired standby takes over by itself. A peer that is active and was heard within
+// Takeover makes a standby active whose peer is silent. Without stale it fails: with ErrSpare if it
+// is paired, because it takes over by itself then, otherwise with ErrMayLack, because what the peer
+// acknowledged alone would be lost; with stale an operator has said that it may be. A peer that is active and was heard within
 // Rules.Take makes it fail with ErrPeerActive.
 func (p *Pair) Takeover(ctx context.Context, stale bool) error {
 	done := make(chan error, 1)
@@ -477,6 +477,8 @@ func (p *Pair) Takeover(ctx context.Context, stale bool) error {
 			done <- ErrStopped
 		case v.Peer.Active && heard > 0 && now.Sub(heard) < p.cfg.Rules.Take:
 			done <- ErrPeerActive
+		case !stale && v.Paired:
+			done <- ErrSpare
 		case !stale:
 			done <- ErrMayLack
 		default:

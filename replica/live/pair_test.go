@@ -102,6 +102,9 @@ func TestHandover(t *testing.T) {
 	if err := a.pair().Takeover(context.Background(), true); !errors.Is(err, ErrActive) {
 		t.Errorf("takeover of the active one: %v", err)
 	}
+	if err := o.pair().Takeover(context.Background(), false); !errors.Is(err, ErrPeerActive) && !errors.Is(err, ErrSpare) && !errors.Is(err, ErrMayLack) {
+		t.Errorf("takeover of a standby whose peer lives: %v", err)
+	}
 	b.put("before")
 	port, old := *a.manager.Load(), a.pair().Store()
 	b.eventually("a handover succeeds", func() bool { return a.pair().Handover(context.Background()) == nil })
