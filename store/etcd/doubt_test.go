@@ -246,6 +246,33 @@ func TestDoubt(t *testing.T) {
 	}
 }
 
+// TestDoubtSuperseded: who has lost the term with a change in doubt can read, at once.
+func TestDoubtSuperseded(t *testing.T) {
+	c := etcdtest.Start(t, 1)
+	cli := c.Client()
+	s, f := openFaulty(t, cli, "/superseded")
+	if err := s.Claim(patient(t), 1); err != nil {
+		t.Fatal(err)
+	}
+	b, err := newBatch([]journal.Entry{{Mark: journal.Mark{Number: 1}, Ops: key(1, "doubtful")}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.converse(patient(t), func(context.Context) error {
+		s.doubt = b
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	other := newStore(cli, f, s.opt)
+	if err := other.Claim(patient(t), 2); err != nil {
+		t.Fatal(err)
+	}
+	if got, m := contents(t, s); len(got) > 0 || m.Number > 0 || s.Holds() {
+		t.Errorf("%v, %v, holds the term: %v", got, m, s.Holds())
+	}
+}
+
 // TestDelayedPiece: a piece of a large entry that was refused arrives when another large entry is written.
 func TestDelayedPiece(t *testing.T) {
 	c := etcdtest.Start(t, 1)

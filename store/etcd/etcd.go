@@ -245,9 +245,9 @@ func (s *Store) over(err error) error {
 // reading is converse for what reads: what is in doubt is settled first.
 func (s *Store) reading(ctx context.Context, f func(ctx context.Context) error) error {
 	return s.converse(ctx, func(ctx context.Context) error {
-		if err := s.settle(ctx); err != nil {
+		if err := s.settle(ctx); err != nil && (s.doubt != nil || s.claim.held()) {
 			return err
-		}
+		} // else the term is lost, which only writing needs
 		return f(ctx)
 	})
 }
