@@ -39,7 +39,8 @@ const (
 	magic = "HSN\x01"
 	// MaxMessage is the most bytes of a message. A whole one of 11,664 hosts has 30 MB.
 	MaxMessage = 256 << 20
-	// maxTables bounds the forwarding tables of a mirror, in bytes: 10,000 switches with all LIDs.
+	// maxTables bounds the forwarding tables of a mirror, in bytes: 10,000 switches with all LIDs. It
+	// bounds their tables of service levels too.
 	maxTables = 512 << 20
 	maxNodes  = 1 << 18
 	maxLID    = int(ib.LIDMaxUnicast)
@@ -140,11 +141,14 @@ func (m *Mirror) Apply(b []byte) error {
 		}
 	}
 	if r.flags(1)[0] {
-		next.class = getClass(&reader{b: r.bytes()})
+		sub := &reader{b: r.bytes()}
+		if next.class = getClass(sub); sub.err != nil || len(sub.b) > 0 {
+			r.fail(errValue)
+		}
 	}
 	next.getNodes(r, old)
 	next.getVPorts(r, old)
-	if len(r.b) > 0 {
+	if len(r.b) > 0 || next.head.levels && next.switches() > maxTables/max(next.head.classes, 1) {
 		r.fail(errValue)
 	}
 	if r.err != nil {
@@ -193,6 +197,16 @@ func (x *image) getNodes(r *reader, old *image) {
 			return
 		}
 	}
+}
+
+// switches is how many nodes have a place in the graph.
+func (x *image) switches() (n int) {
+	for _, i := range x.nodes {
+		if i.node.SwitchIndex >= 0 {
+			n++
+		}
+	}
+	return n
 }
 
 // check checks the nodes from number done on.

@@ -263,3 +263,35 @@ func linkOf(s *subnet.Snapshot) subnet.Ref {
 	}
 	return subnet.NoRef()
 }
+
+// TestLevelsBounded: a short message cannot claim tables of service levels that fill the memory.
+func TestLevelsBounded(t *testing.T) {
+	const switches = maxTables/maxLID + 1
+	for classes, want := range map[int]error{1: nil, maxLID: errValue} {
+		var w writer
+		w.b = append(w.b, magic...)
+		w.guid(1)
+		w.uint(0)
+		w.uint(1)
+		w.uint(1)
+		putHead(&w, &head{tables: true, levels: true, classes: classes})
+		w.flags(false)
+		w.flags(false)
+		w.uint(uint64(switches))
+		for i := range switches {
+			w.byte(stepNew)
+			w.flags(true, true)
+			putNode(&w, &subnet.Node{Info: smp.NodeInfo{NodeType: ib.NodeSwitch, NodeGUID: ib.GUID(i + 1), NumPorts: 1}})
+			w.uint(2)
+			for num := range 2 {
+				w.byte(byte(num))
+				putPort(&w, &subnet.Port{EndPort: -1, Peer: subnet.NoRef()}, 0)
+			}
+		}
+		w.uint(0)
+		var m Mirror
+		if err := m.Apply(sealed(w.b)); !errors.Is(err, want) {
+			t.Errorf("%d switches with %d classes: %v", switches, classes, err)
+		}
+	}
+}
