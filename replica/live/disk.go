@@ -13,7 +13,14 @@ import (
 	"heddle/store/journal"
 )
 
-// disk carries out commands in order, on a goroutine of its own: a sync takes its time.
+// What the disk writes with one sync at most: the answers to all come when the last one is done.
+const (
+	groupEntries = 256
+	groupBytes   = 1 << 20 // unless it is one entry
+)
+
+// disk carries out commands in order, on a goroutine of its own: a sync takes its time. Entries
+// that came during one sync share the next.
 type disk struct {
 	p *Pair
 
@@ -57,15 +64,72 @@ func (d *disk) run() {
 			d.mu.Unlock()
 			return
 		}
-		c := d.list[0]
-		d.list[0] = nil
-		d.list = d.list[1:]
+		n := group(d.list)
+		now := slices.Clone(d.list[:n])
+		clear(d.list[:n])
+		d.list = d.list[n:]
 		d.mu.Unlock()
 
-		did := d.carryOut(c)
-		if !d.p.post(func() { d.p.step(did) }) {
+		did := d.carryOutAll(now)
+		if !d.p.post(func() {
+			for i := range did {
+				d.p.step(did[i])
+			}
+		}) {
 			return
 		}
+	}
+}
+
+// group is how many of the first commands are entries for one sync; at least 1.
+func group(list []replica.Command) int {
+	n, bytes := 0, 0
+	for n < min(len(list), groupEntries) {
+		a, is := list[n].(replica.Append)
+		if is {
+			bytes += sizeOfEntry(&a.Entry)
+		}
+		if n > 0 && (!is || bytes > groupBytes) {
+			break
+		}
+		n++
+		if !is {
+			break
+		}
+	}
+	return n
+}
+
+// carryOutAll carries out what group took. Entries that cannot be written together are written one
+// by one, so that each has the answer that it would have by itself.
+func (d *disk) carryOutAll(list []replica.Command) []replica.Did {
+	did := make([]replica.Did, len(list))
+	s, is := d.p.cfg.Store.(journal.Grouper)
+	if len(list) > 1 && is {
+		entries := make([]journal.Entry, len(list))
+		for i := range list {
+			entries[i] = list[i].(replica.Append).Entry
+		}
+		if s.AppendAll(entries) == nil {
+			for i := range entries {
+				d.wrote(&entries[i])
+			}
+			return did
+		}
+	}
+	for i := range list {
+		did[i] = d.carryOut(list[i])
+	}
+	return did
+}
+
+// wrote takes an entry that is durable.
+func (d *disk) wrote(e *journal.Entry) {
+	for i := range e.Ops {
+		d.p.known.op(&d.p.cfg.Rules, &e.Ops[i])
+	}
+	if e.Term.Owner == d.p.cfg.Rules.Me {
+		d.before = e.Number
 	}
 }
 
@@ -74,12 +138,7 @@ func (d *disk) carryOut(c replica.Command) (did replica.Did) {
 	switch c := c.(type) {
 	case replica.Append:
 		if did.Err = s.Append(&c.Entry); did.Err == nil {
-			for i := range c.Entry.Ops {
-				d.p.known.op(&d.p.cfg.Rules, &c.Entry.Ops[i])
-			}
-			if c.Entry.Term.Owner == d.p.cfg.Rules.Me {
-				d.before = c.Entry.Number
-			}
+			d.wrote(&c.Entry)
 		}
 	case replica.SetNote:
 		did.Err = s.SetNote(c.Note)

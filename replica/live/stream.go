@@ -15,6 +15,7 @@ import (
 	"heddle/mad"
 	"heddle/replica"
 	"heddle/replica/wire"
+	"heddle/store/journal"
 )
 
 const (
@@ -360,17 +361,22 @@ func sizeOf(m any) int {
 	switch m := m.(type) {
 	case replica.Entries:
 		for i := range m.List {
-			n += 64
-			for j := range m.List[i].Ops {
-				r := &m.List[i].Ops[j].Record
-				n += 96 + len(r.Key) + len(r.Value)
-			}
+			n += sizeOfEntry(&m.List[i])
 		}
 	case replica.Snapshot:
 		n += 32 * (len(m.State.LIDs) + len(m.State.MKeys) + len(m.State.Neighbors))
 		for i := range m.State.Records {
 			n += 64 + len(m.State.Records[i].Key) + len(m.State.Records[i].Value)
 		}
+	}
+	return n
+}
+
+func sizeOfEntry(e *journal.Entry) int {
+	n := 64
+	for i := range e.Ops {
+		r := &e.Ops[i].Record
+		n += 96 + len(r.Key) + len(r.Value)
 	}
 	return n
 }

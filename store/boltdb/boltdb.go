@@ -417,6 +417,9 @@ func (b *DB) Apply(ops []store.Op) error {
 		if err != nil {
 			return err
 		}
+		if err := b.log.measure(tx.Bucket(bucketJournal)); err != nil {
+			return err
+		}
 		e := journal.Entry{Mark: journal.Mark{Term: last.Term, Number: last.Number + 1}, Wall: time.Now().UnixNano(), Ops: ops}
 		if err := b.add(tx, &e); err != nil {
 			return err

@@ -29,12 +29,12 @@ func TestMain(m *testing.M) {
 
 // command is one call of a store in another process.
 type command struct {
-	Kind  string // open, close, read, or one that changes the store
-	Ops   []store.Op
-	Entry journal.Entry
-	State store.State
-	Mark  journal.Mark
-	Note  []byte
+	Kind    string // open, close, read, or one that changes the store
+	Ops     []store.Op
+	Entries []journal.Entry
+	State   store.State
+	Mark    journal.Mark
+	Note    []byte
 }
 
 // result is its answer.
@@ -79,7 +79,15 @@ func (c *command) on(s journal.Store) error {
 	case "apply":
 		return s.Apply(c.Ops)
 	case "append":
-		return s.Append(&c.Entry)
+		if g, ok := s.(journal.Grouper); ok && len(c.Entries) > 1 {
+			return g.AppendAll(c.Entries)
+		}
+		for i := range c.Entries {
+			if err := s.Append(&c.Entries[i]); err != nil {
+				return err
+			}
+		}
+		return nil
 	case "replace":
 		return s.Replace(&c.State, c.Mark)
 	case "note":
@@ -342,7 +350,13 @@ func (c *campaign) change() command {
 		if c.r.IntN(3) == 0 {
 			e.Term, e.Begin = at.Term.Next(ib.GUID(1+c.r.IntN(2))), &journal.Begin{Had: at, Reason: "test"}
 		}
-		return command{Kind: "append", Entry: e}
+		x := command{Kind: "append", Entries: []journal.Entry{e}}
+		for range c.r.IntN(3) { // with one sync
+			e.Number++
+			e.Begin, e.Ops = nil, []store.Op{storetest.Op(c.r)}
+			x.Entries = append(x.Entries, e)
+		}
+		return x
 	case n < 18:
 		return command{Kind: "note", Note: fmt.Append(nil, c.r.IntN(1000))}
 	default:

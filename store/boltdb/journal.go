@@ -48,7 +48,8 @@ func (l *log) measure(bk *bolt.Bucket) error {
 	return nil
 }
 
-// add writes an entry and deletes those that are too many.
+// add writes an entry and deletes those that are too many. log.measure comes before the first one
+// of a transaction.
 func (b *DB) add(tx *bolt.Tx, e *journal.Entry) error {
 	v, err := journal.Append(nil, e)
 	if err != nil {
@@ -56,9 +57,6 @@ func (b *DB) add(tx *bolt.Tx, e *journal.Entry) error {
 	}
 	bk := tx.Bucket(bucketJournal)
 	bk.FillPercent = 1 // keys ascend
-	if err := b.log.measure(bk); err != nil {
-		return err
-	}
 	if err := bk.Put(binary.BigEndian.AppendUint64(nil, e.Number), v); err != nil {
 		return err
 	}
@@ -155,18 +153,36 @@ func (b *DB) Last() (m journal.Mark, err error) {
 
 // Append implements journal.Store: one transaction, synced before it returns.
 func (b *DB) Append(e *journal.Entry) error {
+	return b.AppendAll([]journal.Entry{*e})
+}
+
+// AppendAll implements journal.Grouper: one transaction, synced before it returns.
+func (b *DB) AppendAll(list []journal.Entry) error {
+	if len(list) == 0 {
+		return nil
+	}
 	return b.update(func(tx *bolt.Tx) error {
 		last, err := b.last(tx)
 		if err != nil {
 			return err
 		}
-		if err := journal.Follows(last, e.Mark); err != nil {
+		if err := b.log.measure(tx.Bucket(bucketJournal)); err != nil {
 			return err
 		}
-		if err := b.add(tx, e); err != nil {
-			return err
+		for i := range list {
+			e := &list[i]
+			if err := journal.Follows(last, e.Mark); err != nil {
+				return err
+			}
+			if err := b.add(tx, e); err != nil {
+				return err
+			}
+			if err := carryOut(tx, e.Ops); err != nil {
+				return err
+			}
+			last = e.Mark
 		}
-		return carryOut(tx, e.Ops)
+		return nil
 	})
 }
 

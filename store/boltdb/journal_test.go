@@ -56,6 +56,70 @@ func TestJournalTrim(t *testing.T) {
 	}
 }
 
+// TestAppendAll: many entries are written as by Append, or none of them is. The journal is trimmed by
+// as many.
+func TestAppendAll(t *testing.T) {
+	s, err := boltdb.Open(filepath.Join(t.TempDir(), boltdb.FileName))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	// entries has entries of 9 MiB, of which 7 are kept.
+	entries := func(first, term uint64, n int) (list []journal.Entry) {
+		for i := range uint64(n) {
+			list = append(list, journal.Entry{
+				Mark: journal.Mark{Term: journal.Term{Number: term}, Number: first + i},
+				Ops: []store.Op{{Kind: store.PutLID, GUID: 1, LID: ib.LID(first + i)}, {
+					Kind: store.PutRecord, Record: store.Record{Table: store.TablePartitions, Key: []byte("k"), Value: make([]byte, 9<<20)},
+				}},
+			})
+		}
+		return list
+	}
+	check := func(last, first uint64) {
+		t.Helper()
+		st, at, err := s.Contents()
+		if err != nil || at.Number != last || len(st.LIDs) != 1 || st.LIDs[0].LID != ib.LID(last) {
+			t.Fatalf("it holds %v at %v, %v; want entry %d", st.LIDs, at, err, last)
+		}
+		for n := first; n <= last; n++ {
+			if list, err := s.Entries(n, 1); err != nil || len(list) != 1 || list[0].Number != n {
+				t.Errorf("entry %d: %v", n, err)
+			}
+		}
+		if _, err := s.Entries(first-1, 1); !errors.Is(err, journal.ErrTrimmed) {
+			t.Errorf("entry %d, before the first: %v", first-1, err)
+		}
+	}
+	if err := s.AppendAll(nil); err != nil {
+		t.Error(err)
+	}
+	if err := s.AppendAll(entries(1, 5, 3)); err != nil {
+		t.Fatal(err)
+	}
+	check(3, 1)
+	if err := s.AppendAll(entries(4, 5, 6)); err != nil {
+		t.Fatal(err)
+	}
+	check(9, 3)
+	for _, bad := range []struct {
+		list []journal.Entry
+		want error
+	}{
+		{append(entries(10, 5, 2), entries(13, 5, 1)...), journal.ErrGap},
+		{append(entries(10, 5, 2), entries(12, 4, 1)...), journal.ErrOldTerm},
+	} {
+		if err := s.AppendAll(bad.list); !errors.Is(err, bad.want) {
+			t.Errorf("%v, want %v", err, bad.want)
+		}
+		check(9, 3)
+	}
+	if err := s.AppendAll(entries(10, 6, 1)); err != nil {
+		t.Fatal(err)
+	}
+	check(10, 4)
+}
+
 // TestDamagedJournal: an entry that Append did not write is refused by name.
 func TestDamagedJournal(t *testing.T) {
 	good, err := journal.Append(nil, &journal.Entry{Mark: journal.Mark{Number: 2}, Ops: []store.Op{{Kind: store.PutLID, GUID: 1, LID: ib.LID(7)}}})

@@ -109,6 +109,12 @@ type Store interface {
 	SetNote(b []byte) error
 }
 
+// Grouper is a Store that can write many entries at the cost of one.
+type Grouper interface {
+	// AppendAll does what Append does for each entry of list in order, but all or none of them.
+	AppendAll(list []Entry) error
+}
+
 // Follows returns nil if an entry with mark next may follow last.
 func Follows(last, next Mark) error {
 	switch {
