@@ -262,3 +262,35 @@ func TestLapsedLeaseStays(t *testing.T) {
 		w.fail("it is paired again")
 	}
 }
+
+// TestOfferOnOldStream (seed 22932): the active manager is stopped while it writes a pairing down,
+// and the standby makes another stream. When the active manager goes on, its offer goes on the
+// stream that it knows, which has ended; its standby has left that one, so it goes alone. The
+// standby must not get that offer on the new stream, or it counts itself as paired.
+func TestOfferOnOldStream(t *testing.T) {
+	for seed := range uint64(20) {
+		w, a := pair(t, seed)
+		b := a.other()
+		b.crash()
+		w.until("it is alone", func() bool { return a.core.active.alone })
+		a.slow = 15 * time.Millisecond // so that the pairing is not written down at once
+		b.start()
+		f := &a.core.active
+		w.until("all was copied", func() bool { return f.joined && f.acked >= f.from })
+		if f.noted {
+			w.fail("the pairing is written down")
+		}
+		a.stop, a.slow = true, 0
+		old := a.theirs
+		w.run(w.now.Add(100 * time.Millisecond))
+		w.breakAll(true)
+		w.until("there is another stream", func() bool { return b.mine != nil && b.mine != old })
+		w.run(w.now.Add(150 * time.Millisecond)) // a sign says that the old one was left
+		a.cont()
+		w.run(w.now.Add(10 * time.Second)) // check looks at every step
+		if !a.core.active.paired || !b.core.standby.spare(stepped(b)) {
+			w.fail("they are no pair again")
+		}
+		w.judge(w.now)
+	}
+}

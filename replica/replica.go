@@ -357,12 +357,14 @@ type Notice struct {
 
 // Output is what the shell is to do, in the order of the fields.
 type Output struct {
-	Disk    []Command
-	Done    []Done
-	Yield   bool   // stop driving the fabric now: this manager is standby
-	Grant   *Grant // drive the fabric: make this manager the SM of the peer's port first
-	Close   bool   // close the stream of this manager, and make another; Closed is not sent for it
-	Hangup  bool   // close the peer's stream; Closed is not sent for it
+	Disk   []Command
+	Done   []Done
+	Yield  bool   // stop driving the fabric now: this manager is standby
+	Grant  *Grant // drive the fabric: make this manager the SM of the peer's port first
+	Close  bool   // close the stream of this manager, and make another; Closed is not sent for it
+	Hangup bool   // close the peer's stream; Closed is not sent for it
+	// Sends go on the stream that Opened named last. If that one has ended they are lost, though
+	// the peer may have made another one by now.
 	Sends   []Message
 	Sign    *Sign // send on both channels
 	Probe   bool  // look at the fabric, and answer with Probed

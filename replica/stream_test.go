@@ -9,7 +9,7 @@ func (s *site) dial() {
 			s.mine = m
 			m.to.later(s.w.lag(2*time.Millisecond), func() {
 				if m.open {
-					m.to.step(Opened{Mine: false})
+					m.to.opened(m)
 					s.later(s.w.lag(2*time.Millisecond), func() {
 						if m.open {
 							s.step(Opened{Mine: true})
@@ -20,6 +20,22 @@ func (s *site) dial() {
 		}
 		s.dial()
 	})
+}
+
+// opened tells the core of the other site's new stream. Like the shell, it tells of the end of the
+// old one first, and the core's messages go on the old one until then, if it has not ended.
+func (s *site) opened(m *stream) {
+	s.ended(s.theirs)
+	s.theirs = m
+	s.step(Opened{Mine: false})
+}
+
+// ended tells the core that the other site's stream has ended, if it does not know.
+func (s *site) ended(m *stream) {
+	if m != nil && s.theirs == m {
+		s.theirs = nil
+		s.step(Closed{Mine: false})
+	}
 }
 
 // breakStream ends a stream. Who is told: told, or after a time-out.
@@ -44,11 +60,7 @@ func (w *world) breakStream(m *stream, told bool) {
 		from.mine = nil
 	}
 	if to.core != nil && to.life == m.toLife {
-		to.later(d, func() {
-			if from.mine == nil || from.mine == m {
-				to.step(Closed{Mine: false})
-			}
-		})
+		to.later(d, func() { to.ended(m) })
 	}
 }
 
@@ -66,10 +78,10 @@ func (s *site) send(msg Message) {
 	mine := true
 	switch msg.(type) {
 	case Entries, Snapshot, Pair, Over:
-		m, mine = s.other().mine, false
+		m, mine = s.theirs, false
 	case Refused:
 		if m == nil {
-			m, mine = s.other().mine, false
+			m, mine = s.theirs, false
 		}
 	}
 	if m == nil || !m.open {
@@ -86,7 +98,7 @@ func (s *site) send(msg Message) {
 	*last = max(*last+1, w.now.Add(w.lag(2*time.Millisecond)))
 	at := *last
 	to.later(at.Sub(w.now), func() {
-		if mine && s.mine == m || !mine && to.mine == m { // what was sent before the end arrives
+		if mine && to.theirs == m || !mine && to.mine == m { // what was sent before the end arrives
 			to.step(Received{msg})
 		}
 	})

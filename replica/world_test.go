@@ -90,6 +90,7 @@ type site struct {
 	looked mad.Time          // its clock when its port named it last
 	view   [registers]uint64 // of an active manager
 	mine   *stream           // the stream that it made
+	theirs *stream           // the one of the other site that its core knows of
 }
 
 type stream struct {
@@ -148,7 +149,7 @@ func (s *site) start() {
 	s.core = New(Defaults(ib.GUID(10+s.i), ib.GUID(11-s.i)))
 	s.zero = s.w.now
 	s.doing = nil
-	s.sync, s.busy, s.stop, s.held, s.drive, s.mine, s.wake = nil, false, false, nil, false, nil, 0
+	s.sync, s.busy, s.stop, s.held, s.drive, s.mine, s.theirs, s.wake = nil, false, false, nil, false, nil, nil, 0
 	last, err := s.disk.Last()
 	if err != nil {
 		s.w.t.Fatal(err)
@@ -239,10 +240,9 @@ func (s *site) do(out *Output) {
 		w.breakStream(s.mine, true)
 		s.mine = nil
 	}
-	if out.Hangup {
-		if m := s.other().mine; m != nil {
-			w.breakStream(m, true)
-		}
+	if out.Hangup && s.theirs != nil {
+		w.breakStream(s.theirs, true)
+		s.theirs = nil
 	}
 	for _, m := range out.Sends {
 		s.send(m)
