@@ -130,6 +130,8 @@ type seen struct {
 	part []byte      // of a message that has not ended
 	list chan []byte // messages
 	lost bool        // a message was dropped: what follows is of no use
+	over bool        // the stream has ended; guarded by warm.mu
+	dead bool        // what it shows is not followed any more; guarded by warm.mu
 }
 
 // seenMessages is how many messages may wait to be applied.
@@ -167,8 +169,15 @@ func (x *seen) drop(why string) {
 	w := &x.p.warm
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.from == x {
-		w.has, w.mirror = false, mirror.Mirror{}
+	x.giveUp()
+}
+
+// giveUp forgets what the stream has shown: it is not followed any more, so it would never be old. It
+// is called with warm.mu held.
+func (x *seen) giveUp() {
+	x.dead = true
+	if w := &x.p.warm; w.from == x {
+		w.has, w.from, w.mirror = false, nil, mirror.Mirror{}
 	}
 }
 
@@ -179,6 +188,7 @@ func (x *seen) end() {
 	w := &x.p.warm
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	x.over = true
 	if w.from == x {
 		w.ended = time.Now()
 	}
@@ -189,12 +199,21 @@ func (x *seen) apply(list <-chan []byte) {
 	w := &x.p.warm
 	for b := range list {
 		w.mu.Lock()
+		if x.dead {
+			w.mu.Unlock()
+			continue
+		}
 		err := w.mirror.Apply(b)
 		if err == nil {
 			w.has, w.ended, w.from = true, time.Time{}, x
+			if x.over { // messages waited
+				w.ended = time.Now()
+			}
 			if len(list) == 0 {
 				w.mirror.Snapshot()
 			}
+		} else {
+			x.giveUp()
 		}
 		w.mu.Unlock()
 		if err != nil {

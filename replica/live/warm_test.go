@@ -1,6 +1,8 @@
 package live
 
 import (
+	"bytes"
+	"log/slog"
 	"testing"
 
 	"heddle/ib"
@@ -8,6 +10,7 @@ import (
 	"heddle/internal/snaptest"
 	"heddle/route/engine/minhop"
 	"heddle/subnet"
+	"heddle/subnet/mirror"
 )
 
 // TestShown: what the active manager shows is what the standby has, from the newest snapshot on, also
@@ -60,5 +63,38 @@ func TestShown(t *testing.T) {
 	}
 	if o.pair().Warm() != nil {
 		t.Error("it was taken twice")
+	}
+}
+
+// TestSeenGetsOld: what a stream has shown gets old when the stream ends, also if messages of it are
+// applied later, and counts no more when one cannot be followed.
+func TestSeenGetsOld(t *testing.T) {
+	f, err := fabrictest.Generate("xgft", []string{"2", "2,2", "1,2"}, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	msg := bytes.Clone(mirror.NewEncoder(1).Next(snaptest.New(t, f, minhop.Engine{}, 1)))
+	run := func(end bool, messages ...[]byte) *Pair {
+		p := &Pair{log: slog.New(slog.DiscardHandler)}
+		x := newSeen(p)
+		list := make(chan []byte, len(messages))
+		for _, m := range messages {
+			list <- m
+		}
+		close(list)
+		if end {
+			x.end()
+		}
+		x.apply(list)
+		return p
+	}
+	if p := run(false, msg); !p.warm.has || !p.warm.ended.IsZero() {
+		t.Error("an open stream is not followed")
+	}
+	if p := run(true, msg); !p.warm.has || p.warm.ended.IsZero() {
+		t.Error("messages of a stream that has ended never get old")
+	}
+	if p := run(false, msg, msg[:20]); p.warm.has || p.Warm() != nil {
+		t.Error("a stream that cannot be followed counts")
 	}
 }
