@@ -16,7 +16,7 @@ import (
 // What the disk writes with one sync at most: the answers to all come when the last one is done.
 const (
 	groupEntries = 256
-	groupBytes   = 1 << 20 // unless it is one entry
+	groupBytes   = 128 << 10 // unless it is one entry; more would delay the first answers
 )
 
 // disk carries out commands in order, on a goroutine of its own: a sync takes its time. Entries
