@@ -405,7 +405,7 @@ func (c *Core) onPersisted(ev Persisted) {
 		c.out.Notices = append(c.out.Notices, Notice{
 			Kind: "persist_failed", Warn: true,
 			Text: "SA state was not stored: " + ev.Err.Error() + ". The write is retried; a restart before it succeeds loses the changes. " +
-				"Free space in, or repair, the state directory.",
+				"Look at the store: the state directory (space, disk), the partner, or etcd.",
 		})
 	} else {
 		c.unsaved.retry = c.now

@@ -24,7 +24,7 @@ func (c *Core) onPersisted(ev Persisted) {
 	if ev.Err != nil {
 		c.Notify(notice.Notice{
 			Kind: notice.KindPersistFailed, Level: notice.Error, Err: ev.Err,
-			Text: "LIDs and keys could not be stored, so none are assigned: free space or repair the state directory; the manager tries again",
+			Text: "LIDs and keys could not be stored, so none are assigned. Look at the store: the state directory (space, disk), the partner, or etcd. The manager tries again",
 		})
 		c.Errs++
 		c.endSweep()
