@@ -38,13 +38,26 @@ var ErrNoPair = errors.New("this manager has no partner (--peer)")
 type HA struct {
 	Mode   string    `json:"mode" doc:"single: it manages the subnet alone; pair: with a partner; quorum: others share its state in etcd"`
 	Active bool      `json:"active" doc:"this process runs the managers"`
-	State  string    `json:"state" doc:"single, starting, paired, alone, waiting, copying or stale; quorum: term (it may write) or follower"`
+	State  string    `json:"state" doc:"single, starting, paired, alone, waiting, copying or stale; quorum: term (master, and it may write), away (the same, but etcd does not answer), refused (master without the term) or follower"`
 	Why    string    `json:"why,omitempty" doc:"why it is active or standby"`
-	Since  time.Time `json:"since,omitzero" doc:"since when it is active or standby"`
+	Since  time.Time `json:"since,omitzero" doc:"since when it is active or standby; quorum: since when it is in this state"`
 	// ActiveAt names the active manager to a person; empty: this one, or none is known.
 	ActiveAt string  `json:"active_at,omitempty" doc:"where the active manager is, if it is another one"`
 	Stale    float64 `json:"stale_seconds,omitempty" doc:"standby: how long ago the active manager was heard; what is stored may be as old. Negative: not since the start"`
 	Pair     *Pair   `json:"pair,omitempty"`
+	Quorum   *Quorum `json:"quorum,omitempty"`
+}
+
+// Quorum is how a manager stands to the state that it shares with others.
+type Quorum struct {
+	Term      uint64  `json:"term" doc:"number of the term of the last entry that this manager knows, one more for each master"`
+	TermOwner string  `json:"term_owner" doc:"port GUID of the manager that wrote it"`
+	Entry     uint64  `json:"entry" doc:"number of that entry"`
+	Synced    float64 `json:"sync_seconds" doc:"how long ago this manager last had all entries; it asks every 10 s; negative: not since the start"`
+	Refused   float64 `json:"refused_seconds,omitempty" doc:"master: for how long changes have been refused"`
+	Entries   uint64  `json:"entries" doc:"changes of this manager that were stored, since it started"`
+	Commit    float64 `json:"commit_seconds" doc:"mean time until a change was stored"`
+	Takeovers uint64  `json:"takeovers" doc:"times that this manager won the term"`
 }
 
 // Pair is how a manager stands to its partner.
@@ -62,6 +75,7 @@ type Pair struct {
 	LagEntries uint64  `json:"lag_entries" doc:"entries that the standby of the two lacks"`
 	LagSeconds float64 `json:"lag_seconds" doc:"for how long it has lacked any"`
 	// Negative: none since the start.
+	Synced      float64 `json:"sync_seconds" doc:"how long ago the standby of the two is known to have had all entries; negative: not since the start"`
 	Stream      float64 `json:"stream_sign_seconds" doc:"how long ago the partner was heard over TCP; negative: not since the start"`
 	Fabric      float64 `json:"fabric_sign_seconds" doc:"how long ago it was heard through the subnet"`
 	Connected   bool    `json:"connected" doc:"the stream to the partner is open"`

@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"heddle/api"
 	apimetrics "heddle/api/metrics"
 	"heddle/congestion"
@@ -375,12 +377,15 @@ func TestMetricsAreDocumented(t *testing.T) {
 	pair := apimetrics.NewHA(func() apimetrics.HA {
 		return apimetrics.HA{States: []string{"paired"}, PeerUp: map[string]bool{"stream": true}, Takeovers: []apimetrics.Count{{Labels: []string{"silence"}}}}
 	})
-	families, err := pair.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, f := range families {
-		served[f.GetName()] = true
+	quorum := apimetrics.NewHA(func() apimetrics.HA { return apimetrics.HA{Shared: &apimetrics.Shared{}} })
+	for _, g := range []prometheus.Gatherer{pair, quorum} {
+		families, err := g.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range families {
+			served[f.GetName()] = true
+		}
 	}
 	doc, err := os.ReadFile("../docs/metrics.md")
 	if err != nil {

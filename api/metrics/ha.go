@@ -9,7 +9,7 @@ import (
 	"heddle/internal/version"
 )
 
-// HA is how a process stands to its partner.
+// HA is how a process stands to its partner, or to those that share its state.
 type HA struct {
 	State      string // of States
 	States     []string
@@ -22,18 +22,29 @@ type HA struct {
 	Takeovers  []Count       // by reason
 	Takeover   time.Duration // the last one, until the whole subnet is served; 0: there was none
 	Active     bool
+	// Shared is set if the process has no partner, but shares its state. LagEntries, Lag, PeerUp and
+	// Takeover mean nothing then.
+	Shared *Shared
 }
 
-// NewHA returns what /metrics shows of a process with a partner, in addition to New, which shows
+// Shared is what is particular to a state that several processes share.
+type Shared struct {
+	Synced  time.Duration // how long ago the process had all entries; negative: not since the start
+	Refused time.Duration // how long changes of the master have been refused; 0: they are not
+}
+
+// NewHA returns what /metrics shows of a process with a partner, or with a state that it shares, in addition to New, which shows
 // its manager. now is called for each scrape.
 func NewHA(now func() HA) prometheus.Gatherer {
 	reg := prometheus.NewRegistry()
 	reg.MustRegister(&haCollector{
 		now:       now,
-		state:     describe("ha_state", "1 for the state of this manager in the pair.", "state"),
+		state:     describe("ha_state", "1 for the state of this manager among those that can be active.", "state"),
 		active:    describe("ha_active", "1 if this manager is the active one."),
 		term:      describe("ha_term", "Number of the newest term that this manager knows."),
 		entries:   describe("ha_entries_total", "Entries of this manager that count."),
+		synced:    describe("ha_synced_seconds", "How long ago this manager had all entries of the shared state; -1: not since the start."),
+		refused:   describe("ha_refused_seconds", "How long changes of this manager have been refused."),
 		lag:       describe("ha_lag_entries", "Entries that the standby of the two lacks."),
 		lagTime:   describe("ha_lag_seconds", "How long it has lacked any."),
 		commit:    describe("ha_commit_seconds", "Time until entries of this manager counted."),
@@ -58,7 +69,7 @@ func Idle() prometheus.Gatherer {
 type haCollector struct {
 	now func() HA
 
-	state, active, term, entries, lag, lagTime, commit, peer, takeovers, takeover *prometheus.Desc
+	state, active, term, entries, lag, lagTime, commit, peer, takeovers, takeover, synced, refused *prometheus.Desc
 }
 
 // Describe sends nothing: the collector is unchecked, as that of New.
@@ -73,13 +84,18 @@ func (c *haCollector) Collect(ch chan<- prometheus.Metric) {
 	to.gauge(c.active, b2f(x.Active))
 	to.gauge(c.term, float64(x.Term))
 	to.count(c.entries, x.Entries)
-	to.gauge(c.lag, float64(x.LagEntries))
-	to.gauge(c.lagTime, x.Lag.Seconds())
 	// A summary without quantiles: rate(sum)/rate(count) is the mean.
 	ch <- prometheus.MustNewConstSummary(c.commit, x.Entries, x.Commit.Seconds(), nil)
+	to.counts(c.takeovers, x.Takeovers)
+	if s := x.Shared; s != nil {
+		to.gauge(c.synced, max(s.Synced.Seconds(), -1))
+		to.gauge(c.refused, s.Refused.Seconds())
+		return
+	}
+	to.gauge(c.lag, float64(x.LagEntries))
+	to.gauge(c.lagTime, x.Lag.Seconds())
 	for channel, up := range x.PeerUp {
 		to.gauge(c.peer, b2f(up), channel)
 	}
-	to.counts(c.takeovers, x.Takeovers)
 	to.gauge(c.takeover, x.Takeover.Seconds())
 }

@@ -63,14 +63,7 @@ func printHA(w io.Writer, body []byte) error {
 	}
 	p := h.Pair
 	if h.Mode == "quorum" {
-		state := "follows it without the term"
-		if h.State == "term" {
-			state = "has the term to change it"
-		}
-		row("state", "shared, and this manager %s", state)
-		if h.Why != "" {
-			row("etcd", "%s", h.Why)
-		}
+		printQuorum(row, &h)
 		return t.Flush()
 	}
 	if p == nil {
@@ -98,6 +91,7 @@ func printHA(w io.Writer, body []byte) error {
 		peer = "active"
 	}
 	row("partner", "%s at %s, port GUID %s, LID %d", peer, p.Peer, p.PeerGUID, p.PeerLID)
+	row("last sync", "%s", ago(p.Synced))
 	row("heard", "over TCP %s, in the subnet %s", ago(p.Stream), ago(p.Fabric))
 	stream := "down"
 	if h.Active && p.Serving || !h.Active && p.Connected { // the standby of the two copies on its own
@@ -128,6 +122,40 @@ func printHA(w io.Writer, body []byte) error {
 		row("disk", "%s", p.DiskError)
 	}
 	return t.Flush()
+}
+
+// printQuorum shows how a manager stands to the state that it shares with others.
+func printQuorum(row func(k, f string, a ...any), h *api.HA) {
+	state, ok := map[string]string{
+		"term": "has the term to change it", "away": "has the term to change it, but etcd does not answer",
+		"refused": "is master without the term to change it", "follower": "follows it without the term",
+	}[h.State]
+	if !ok {
+		state = h.State
+	}
+	if !h.Since.IsZero() {
+		state += " since " + h.Since.Local().Format(time.DateTime)
+	}
+	row("state", "shared, and this manager %s", state)
+	if h.Why != "" {
+		row("etcd", "%s", h.Why)
+	}
+	q := h.Quorum
+	if q == nil {
+		return
+	}
+	if q.Refused > 0 {
+		row("refused", "changes for %.0f s", q.Refused)
+	}
+	row("term", "%d of %s", q.Term, q.TermOwner)
+	row("entry", "%d", q.Entry)
+	row("last sync", "%s", ago(q.Synced))
+	if q.Entries > 0 {
+		row("written", "%s, %.2f ms each until it is stored", plural.Of(q.Entries, "change"), 1000*q.Commit)
+	}
+	if q.Takeovers > 0 {
+		row("takeovers", "%d", q.Takeovers)
+	}
 }
 
 // ago says how long ago something was.

@@ -208,6 +208,7 @@ func (p *Pair) HA() api.HA {
 		Peer: st.Address, PeerGUID: st.Peer.String(), PeerLID: int(st.PeerLID), PeerActive: st.PeerRole == replica.Active,
 		PeerTerm: st.PeerTerm.Number, PeerEntry: st.PeerLast.Number,
 		LagEntries: st.LagEntries, LagSeconds: st.LagTime.Seconds(),
+		Synced: seconds(lastSync(&st)),
 		Stream: seconds(st.Signs[replica.Stream]), Fabric: seconds(st.Signs[replica.Fabric]),
 		Connected: st.Connected, Serving: st.Serving, StreamError: st.StreamError,
 		PortUsable: st.PortUsable, SMOfPort: int(st.SMOfPort),
@@ -217,6 +218,20 @@ func (p *Pair) HA() api.HA {
 		h.Pair.Commit = (st.Commit / time.Duration(st.Entries)).Seconds()
 	}
 	return h
+}
+
+// lastSync is how long ago the standby is known to have had all entries, -1 s if it is not known.
+func lastSync(st *live.Status) time.Duration {
+	heard := lastSign(st.Signs)
+	switch {
+	case heard < 0:
+		return heard
+	case st.LagEntries > 0:
+		return max(heard, st.LagTime)
+	case st.State == live.Copying || st.State == live.Starting:
+		return -time.Second // what it lacks is not known
+	}
+	return heard
 }
 
 // lastSign is how long ago the partner was heard on any channel, -1 s if it was not.

@@ -9,9 +9,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
-	"heddle/api"
 	"heddle/ib"
 	"heddle/mad"
 	"heddle/sa"
@@ -35,6 +32,8 @@ type Terms interface {
 	// Resign gives the term back, Vacant reports whether its last owner did.
 	Resign(ctx context.Context) error
 	Vacant(ctx context.Context) (bool, error)
+	// Synced is the last entry that is known, and when there was no later one. It does not wait.
+	Synced() (journal.Mark, time.Time)
 	// Follow keeps what Contents returns up to date, until ctx ends.
 	Follow(ctx context.Context) error
 }
@@ -70,6 +69,9 @@ type Quorum struct {
 	dropped bool               // they know what was not stored, from standby; guarded by mu
 	granted bool               // as master; guarded by mu
 	stop    context.CancelFunc // of keep; nil while the core is not master; guarded by mu
+	why     error              // why the term was not won; guarded by mu
+	regain  bool               // it was won after it could not be, or was lost; guarded by mu
+	tally   tally              // guarded by mu
 	kept    chan struct{}      // closed when keep, or the resignation after it, has ended; guarded by mu
 }
 
@@ -162,7 +164,7 @@ func (r *reader) Apply(ops []store.Op) error {
 	if stale {
 		return fmt.Errorf("%w: %w", store.ErrUnavailable, errStale)
 	}
-	return r.Terms.Apply(ops)
+	return r.measured(ops)
 }
 
 // lead is called by the manager's loop when the core has become master.
@@ -176,11 +178,11 @@ func (q *Quorum) lead(ctx context.Context, guid ib.GUID, dropped bool) error {
 	}
 	q.gate.Lock()
 	defer q.gate.Unlock()
-	q.mu.Lock()
-	defer q.mu.Unlock()
 	limited, cancel := context.WithTimeout(ctx, q.wait())
 	had, err := q.Terms.Win(limited, guid, "master of the subnet by SMInfo")
 	cancel()
+	q.mu.Lock() // not before: who asks for the state does not wait
+	defer q.mu.Unlock()
 	switch {
 	case err == nil && (dropped || !q.current(had)):
 		q.log().Info("this manager is master: its cores are started anew with the state of the others", "had", q.known.String(), "has", had.String())
@@ -194,7 +196,9 @@ func (q *Quorum) lead(ctx context.Context, guid ib.GUID, dropped bool) error {
 	}
 	keeping, stop := context.WithCancel(ctx)
 	q.stop, q.kept = stop, make(chan struct{})
-	q.dropped = dropped
+	q.dropped, q.why = dropped, err
+	q.count(err == nil)
+	q.observe()
 	go q.keep(keeping, guid, err == nil, q.kept)
 	return nil
 }
@@ -218,6 +222,9 @@ func (q *Quorum) keep(ctx context.Context, guid ib.GUID, won bool, ended chan<- 
 			return
 		case <-tick.C:
 		}
+		q.mu.Lock()
+		q.observe()
+		q.mu.Unlock()
 		if q.Terms.Holds() {
 			won = true
 			continue
@@ -245,11 +252,13 @@ func (q *Quorum) regained(had journal.Mark, again bool) {
 	defer q.mu.Unlock()
 	if !again && !q.dropped && had == q.known {
 		q.term, q.lost = had.Term.Next(q.port.PortGUID()), false
+		q.regain, q.why = true, nil
+		q.count(true)
 		q.log().Info("this manager has the term: changes are stored again")
 		return
 	}
 	q.log().Info("this manager has the term: its cores are started anew with the state of the others")
-	q.stale, q.granted = true, true
+	q.stale, q.granted, q.regain = true, true, true
 	q.port.Close() // which ends the manager
 }
 
@@ -260,6 +269,8 @@ func (q *Quorum) led() {
 	if q.stop != nil {
 		q.stop()
 		q.stop = nil
+		q.why = nil
+		q.observe()
 	}
 }
 
@@ -302,18 +313,3 @@ func (q *Quorum) Ended(m *Mandate, err error) (bool, error) {
 
 // Store implements Authority.
 func (q *Quorum) Store() store.Store { return q.Terms }
-
-// HA implements Authority.
-func (q *Quorum) HA() api.HA {
-	h := api.HA{Mode: "quorum", State: "follower"}
-	if q.Terms.Holds() {
-		h.State = "term"
-	}
-	if err := q.Terms.Away(); err != nil {
-		h.Why = "changes are refused: " + err.Error()
-	}
-	return h
-}
-
-// Metrics implements Authority.
-func (q *Quorum) Metrics() prometheus.Gatherer { return nil }

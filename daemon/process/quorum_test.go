@@ -27,6 +27,7 @@ type terms struct {
 	released bool
 	wins     int
 	resigns  int // that were tried
+	read     time.Time
 }
 
 func (s *terms) with(f func()) {
@@ -43,6 +44,7 @@ func (s *terms) Load() (*store.State, error) {
 func (s *terms) Contents() (*store.State, journal.Mark, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.read = time.Now()
 	return &store.State{}, s.last, nil
 }
 
@@ -99,6 +101,11 @@ func (s *terms) Away() (err error) {
 		}
 	})
 	return err
+}
+
+func (s *terms) Synced() (m journal.Mark, at time.Time) {
+	s.with(func() { m, at = s.last, s.read })
+	return m, at
 }
 
 func (s *terms) Follow(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
@@ -269,7 +276,7 @@ func TestQuorumAway(t *testing.T) {
 				t.Fatal(err)
 			}
 			r.applies(false)
-			if h := r.q.HA(); h.Mode != "quorum" || h.State != "follower" || h.Why == "" {
+			if h := r.q.HA(); h.Mode != "quorum" || h.State != "refused" || h.Why == "" || h.Quorum.Refused <= 0 {
 				t.Errorf("%+v", h)
 			}
 			if missed {
@@ -304,4 +311,92 @@ func TestQuorumLoses(t *testing.T) {
 	r.applies(false) // of cores that know an older state
 	r.restarted()
 	r.applies(true)
+}
+
+// metric is the value of a series that a Quorum serves.
+func (r *reign) metric(name, label string) float64 {
+	r.t.Helper()
+	families, err := r.q.Metrics().Gather()
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	for _, f := range families {
+		for _, m := range f.Metric {
+			if f.GetName() == name && (label == "" || m.Label[0].GetValue() == label) {
+				return m.GetGauge().GetValue() + m.GetCounter().GetValue() // one of them is 0
+			}
+		}
+	}
+	r.t.Fatalf("%s %s is not served", name, label)
+	return 0
+}
+
+// TestQuorumMetrics: what is served of a manager on standby, as master, with etcd away, and after it
+// lost the term.
+func TestQuorumMetrics(t *testing.T) {
+	r := newReign(t)
+	states := func(want string) {
+		t.Helper()
+		for _, s := range []string{"term", "away", "refused", "follower"} {
+			if got := r.metric("heddle_ha_state", s); (got == 1) != (s == want) {
+				t.Errorf("state %s is %g, want %s", s, got, want)
+			}
+		}
+		if h := r.q.HA(); h.State != want || h.Since.IsZero() {
+			t.Errorf("%+v", h)
+		}
+	}
+	states("follower")
+	if at := r.metric("heddle_ha_synced_seconds", ""); at < 0 {
+		t.Errorf("the state was read %g s ago", at)
+	}
+	if err := r.m.Lead(false); err != nil {
+		t.Fatal(err)
+	}
+	r.applies(true)
+	r.applies(true)
+	states("term")
+	for name, want := range map[string]float64{
+		"heddle_ha_active": 1, "heddle_ha_term": 1, "heddle_ha_entries_total": 2, "heddle_ha_refused_seconds": 0,
+	} {
+		if got := r.metric(name, ""); got != want {
+			t.Errorf("%s is %g, want %g", name, got, want)
+		}
+	}
+	if h := r.q.HA(); h.Quorum.Term != 1 || h.Quorum.Entries != 2 || h.Quorum.Takeovers != 1 {
+		t.Errorf("%+v", h.Quorum)
+	}
+	if n := r.metric("heddle_ha_takeovers_total", "elected"); n != 1 {
+		t.Errorf("%g times elected", n)
+	}
+
+	r.s.with(func() { r.s.away = true })
+	r.applies(false)
+	states("away")
+	if h := r.q.HA(); r.metric("heddle_ha_refused_seconds", "") <= 0 || h.Why == "" {
+		t.Errorf("changes are not refused: %+v", h)
+	}
+	r.s.with(func() { r.s.away = false })
+	states("term")
+	r.s.other(1, false)
+	states("refused")
+	r.m.Led()
+	states("follower")
+	if r.metric("heddle_ha_active", "") != 0 || r.metric("heddle_ha_entries_total", "") != 2 {
+		t.Error("standby after a mastership with two entries")
+	}
+}
+
+// TestQuorumRegains: a term that was won late counts as regained.
+func TestQuorumRegains(t *testing.T) {
+	r := newReign(t)
+	r.s.with(func() { r.s.away = true })
+	if err := r.m.Lead(false); err != nil {
+		t.Fatal(err)
+	}
+	r.s.with(func() { r.s.away = false })
+	await(t, "the term is counted", func() bool { return r.metric("heddle_ha_takeovers_total", "regained") == 1 })
+	if n := r.metric("heddle_ha_takeovers_total", "elected"); n != 0 || r.metric("heddle_ha_state", "term") != 1 {
+		t.Errorf("%g times elected", n)
+	}
 }

@@ -97,6 +97,7 @@ type Store struct {
 	mu     sync.Mutex // guards everything below
 	state  *store.Memory
 	at     position
+	synced time.Time // when there was no later entry
 	queue  []*waiter
 	away   error // etcd does not answer, and a goroutine asks until it does
 	closed bool
@@ -287,6 +288,14 @@ func (s *Store) Last() (m journal.Mark, err error) {
 		return nil
 	})
 	return m, err
+}
+
+// Synced returns the last entry that this Store knows, and when etcd last had no later one. It does
+// not wait. A Store that follows asks every 10 s at the latest.
+func (s *Store) Synced() (journal.Mark, time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.at.Mark, s.synced
 }
 
 // readWait bounds a read. It may have to fetch a snapshot of many pieces, so it is longer than that

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"time"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
@@ -61,6 +62,11 @@ func (s *Store) catchUp(ctx context.Context) error {
 			continue
 		}
 		if err != nil || !more {
+			if err == nil {
+				s.mu.Lock()
+				s.synced = time.Now()
+				s.mu.Unlock()
+			}
 			return err
 		}
 	}

@@ -324,6 +324,7 @@ func (s *Store) follow(e *journal.Entry, raw []byte, rev int64) {
 		panic("etcd: operations that were checked: " + err.Error()) // Memory fails in no other way
 	}
 	s.at.Mark, s.at.rev, s.at.sum = e.Mark, rev, sumOf(raw)
+	s.synced = time.Now()
 	s.bytes += len(raw)
 }
 

@@ -28,16 +28,30 @@ function rate(answered) {
   return asked.rate;
 }
 
-// pair shows how the manager stands to its partner, and returns whether this process runs a manager.
+// quorum shows how the manager stands to the state that it shares with others in etcd.
+function quorum(h, el) {
+  const q = h.quorum, ago = t => t < 0 ? 'not yet' : `${t.toFixed(1)} s ago`;
+  const state = { term: 'has the term', away: 'has the term, but etcd does not answer', refused: 'master without the term',
+    follower: 'follows without the term' }[h.state] || h.state;
+  const parts = [state, `term ${num(q.term)} of ${q.term_owner}`, `entry ${num(q.entry)}`, `last sync ${ago(q.sync_seconds)}`];
+  if (h.why) parts.push(h.why);
+  if (q.refused_seconds) parts.push(`for ${q.refused_seconds.toFixed(0)} s`);
+  el.textContent = `Shared state: ${parts.join('; ')}`;
+  el.className = h.why ? 'bad' : '';
+}
+
+// pair shows how the manager stands to its partner, or to a shared state, and returns whether this process runs a manager.
 function pair(h) {
   const p = h.pair, el = $('pair');
-  el.hidden = !p;
+  el.hidden = !p && !h.quorum;
+  if (h.quorum) quorum(h, el);
   if (!p) return h.active;
   const heard = t => t < 0 ? 'not heard' : `heard ${t.toFixed(1)} s ago`;
   const good = h.state === 'paired';
   const spare = good ? 'the partner has all changes' : { alone: 'no spare: the partner is away', waiting: 'changes wait for the partner',
     copying: 'copies the state', stale: 'may lack changes', starting: 'starts' }[h.state] || h.state;
-  const parts = [h.active ? 'active' : 'standby', spare,
+  const parts = [h.active ? 'active' : 'standby', spare, `term ${num(p.term)}`,
+    p.sync_seconds < 0 ? 'never in sync' : `last sync ${p.sync_seconds.toFixed(1)} s ago`,
     `partner ${p.peer} ${p.peer_active ? 'active' : 'standby'}, ${heard(p.stream_sign_seconds)} over TCP, ${heard(p.fabric_sign_seconds)} in the subnet`];
   if (p.lag_entries) parts.push(`${num(p.lag_entries)} changes behind for ${p.lag_seconds.toFixed(1)} s`);
   if (!p.port_usable) parts.push('its port is down');
