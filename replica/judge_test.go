@@ -37,7 +37,7 @@ func (w *world) check() {
 	} else if !w.both {
 		// Entries count on each of them alone, or will when it starts. A takeover that said that
 		// entries may be missing does this too: the other one may not know of it.
-		if !w.maybeFork() && len(w.loud) == 0 {
+		if !w.maybeFork() && w.begun == 0 {
 			w.fail("entries count on each of them alone")
 		}
 		w.both = true
@@ -73,7 +73,7 @@ func (w *world) check() {
 // it took over in the other half of the fabric, or said that entries may be missing. Of two
 // histories that of the newer term stays.
 func (w *world) unheard(s *site) bool {
-	if len(w.loud) == 0 && w.forkEnd == 0 {
+	if w.begun == 0 && w.forkEnd == 0 {
 		return false
 	}
 	t := must(s.other().disk.Last()).Term
@@ -97,7 +97,7 @@ func stepped(s *site) *Core {
 // granted looks at a manager that became active, when it may begin to append.
 func (s *site) granted(g *Grant) {
 	w := s.w
-	s.looked = 0
+	s.looked, s.unproved = 0, false
 	if w.history != nil {
 		w.history.load(s, must(s.disk.Load()))
 	}
@@ -105,8 +105,21 @@ func (s *site) granted(g *Grant) {
 		w.loud = append(w.loud, w.now)
 		return
 	}
-	// It does not say that it may lack entries, so it has all that count.
-	w.complete(s)
+	// It does not say that it may lack entries, so it has all that count. Nothing counts on one
+	// that waits until the other manager, as standby, knows its term. If that one has a newer
+	// term it never does, and this one is standby again when it hears of that.
+	s.unproved = s.core.active.waits
+	if !s.unproved {
+		w.complete(s)
+	}
+}
+
+// proved looks at a manager that waited, when it acknowledges something.
+func (s *site) proved() {
+	if s.unproved {
+		s.unproved = false
+		s.w.complete(s)
+	}
 }
 
 // complete fails if a site lacks a change that counts.

@@ -100,7 +100,7 @@ func TestOtherWasAlone(t *testing.T) {
 			b.start()
 		}
 		w.run(w.now.Add(30 * time.Second))
-		if len(w.loud) > 0 {
+		if w.begun > 0 {
 			w.fail("entries may be missing")
 		}
 		w.judge(w.now)
@@ -156,7 +156,7 @@ func TestThirdManager(t *testing.T) {
 		}
 		w.heal()
 		w.run(w.now.Add(30 * time.Second))
-		if len(w.loud) > 0 {
+		if w.begun > 0 {
 			w.fail("entries may be missing")
 		}
 		w.judge(w.now)
@@ -222,7 +222,7 @@ func TestBothLead(t *testing.T) {
 		}
 		w.run(w.now.Add(5 * time.Second)) // check looks whether both are alone
 		w.judge(w.now)
-		if len(w.turns) == 0 || len(w.loud) > 0 {
+		if len(w.turns) == 0 || w.begun > 0 {
 			w.fail("%v", w.turns)
 		}
 	}

@@ -36,6 +36,7 @@ type world struct {
 	quiet  bool       // nothing is lost or late by chance
 	turns  []turn     // who became active
 	loud   []mad.Time // takeovers that said that entries may be missing
+	begun  int        // takeovers that began to write this down; a crash may come before they say it
 	log    []string
 
 	forked  bool     // two histories are possible now
@@ -90,7 +91,9 @@ type site struct {
 	looked mad.Time          // its clock when its port named it last
 	view   [registers]uint64 // of an active manager
 	mine   *stream           // the stream that it made
-	theirs *stream           // the one of the other site that its core knows of
+	// unproved: it became active without a loud word, and has acknowledged nothing in its term.
+	unproved bool
+	theirs   *stream // the one of the other site that its core knows of
 }
 
 type stream struct {
@@ -296,7 +299,7 @@ func (s *site) command(c Command) {
 	s.sync = append(s.sync, c)
 	if a, ok := c.(Append); ok && a.Entry.Begin != nil && a.Entry.Term.Owner == s.core.cfg.Me {
 		if r := a.Entry.Begin.Reason; r == WhyStale.String() || r == WhyAsked.String() {
-			s.w.loud = append(s.w.loud, s.w.now)
+			s.w.begun++
 		}
 	}
 	s.pump()
@@ -396,6 +399,7 @@ func (s *site) done(d Done) {
 		w.fail("change %d is answered twice", d.ID)
 	}
 	w.last = w.now
+	s.proved()
 	alone := s.core.active.alone
 	if alone && !s.alone {
 		w.fail("change %d counts on %d alone, and its disk does not say so", d.ID, s.i)
