@@ -34,10 +34,13 @@ type Core struct {
 	// aborted: the last entries are of a term that did not begin. The one before them is had.
 	aborted bool
 	had     journal.Mark
-	port    bool     // this manager's port is active
-	way     mad.Time // since when it is, and no switch was missed
-	disk    []pending
-	probe   probe
+	// unsaid is the first entry of a term that began with a word that entries may be missing, if
+	// the manager stopped before it appended another one: the word may not have been heard.
+	unsaid journal.Mark
+	port   bool     // this manager's port is active
+	way    mad.Time // since when it is, and no switch was missed
+	disk   []pending
+	probe  probe
 
 	// Signs.
 	seq      uint64
@@ -144,6 +147,9 @@ func (c *Core) start(ev Start) {
 		if ev.Begin != nil {
 			c.had = ev.Begin.Had // the note may not have been written
 		}
+	}
+	if b := ev.Begin; b != nil && !c.aborted && (b.Reason == WhyStale.String() || b.Reason == WhyAsked.String()) {
+		c.unsaid = ev.Last
 	}
 	c.started, c.heardAt = c.now, [2]mad.Time{c.now, c.now}
 	c.standby.wasAlone, c.may = n.alone, n.alone
@@ -406,6 +412,9 @@ func (c *Core) takeOver(why Why) {
 		c.term.Number = max(c.term.Number, min(wall, maxTerm))
 	}
 	waits := why == WhyNewer && (c.peer.Was || !alone)
+	if c.unsaid != (journal.Mark{}) && c.had == c.unsaid {
+		why = WhyStale
+	}
 	c.active.begin(c, spare, waits, lapse)
 	c.active.append(c, &journal.Entry{Begin: &journal.Begin{Had: c.had, Reason: why.String()}}, nil)
 	c.note.had, c.note.alone = c.had, !spare && !waits

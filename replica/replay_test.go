@@ -294,3 +294,26 @@ func TestOfferOnOldStream(t *testing.T) {
 		w.judge(w.now)
 	}
 }
+
+// TestLoudAgain (seed 418): a manager that may lack entries takes over, and crashes when its term
+// is written down, before it says so. It says so when it takes over after its next start.
+func TestLoudAgain(t *testing.T) {
+	w, a := pair(t, 1)
+	b := a.other()
+	b.crash()
+	w.until("it is alone", func() bool { return a.core.active.alone })
+	w.run(w.now.Add(time.Second))
+	a.crash()
+	b.start()
+	w.until("the takeover begins", func() bool { return b.core.role == Active })
+	w.until("it is written down", func() bool { return b.alone || b.core.active.granted })
+	if b.core.active.granted {
+		w.fail("it has said so")
+	}
+	b.crash()
+	b.start()
+	w.until("it takes over", func() bool { return len(w.turns) > 0 }) // granted looks for what is gone
+	if len(w.loud) != 1 || w.turns[0].by != b.i {
+		w.fail("it does not say that entries may be missing: %v", w.turns)
+	}
+}

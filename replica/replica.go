@@ -28,7 +28,7 @@
 //     at most one goes alone. An active manager that is paired, whose port named a third
 //     manager since the last sign of its peer, does not go alone, but is standby.
 //  6. A standby that is not paired takes over after Config.Stale without a sign, and says that
-//     it may lack entries.
+//     it may lack entries. If it stops before it appends more, it says so again next time.
 //  7. Who hears of a newer term is standby from then on. Entries of an older term are refused.
 //  8. After a start a manager is standby. If it was alone before, it has all that was
 //     acknowledged, and may take over after Config.Look without a sign. Of two standby managers
