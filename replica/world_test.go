@@ -79,6 +79,7 @@ type site struct {
 	written bool          // ... but are written all the same
 	unread  bool          // ... and the last entry of a disk that failed is not known
 	alone   bool          // its note says so
+	forked  bool          // the last note that says so was given to the disk while two histories were possible
 	wall    time.Duration // what its wall clock is ahead
 	stop    bool          // SIGSTOP
 	held    []func()      // what came while it was stopped
@@ -297,6 +298,9 @@ func (w *world) carries(i int, ch Channel) bool {
 // command carries out one command after the other.
 func (s *site) command(c Command) {
 	s.sync = append(s.sync, c)
+	if n, ok := c.(SetNote); ok && must(decodeNote(n.Note)).alone {
+		s.forked = s.w.maybeFork()
+	}
 	if a, ok := c.(Append); ok && a.Entry.Begin != nil && a.Entry.Term.Owner == s.core.cfg.Me {
 		if r := a.Entry.Begin.Reason; r == WhyStale.String() || r == WhyAsked.String() {
 			s.w.begun++
