@@ -273,7 +273,7 @@ func TestOfferOnOldStream(t *testing.T) {
 		b := a.other()
 		b.crash()
 		w.until("it is alone", func() bool { return a.core.active.alone })
-		a.slow = 15 * time.Millisecond // so that the pairing is not written down at once
+		a.slow = 40 * time.Millisecond // so that the pairing is not written down at once
 		b.start()
 		f := &a.core.active
 		w.until("all was copied", func() bool { return f.joined && f.acked >= f.from })
