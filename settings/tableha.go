@@ -44,7 +44,7 @@ var haTable = []Setting{
 	},
 	{
 		Name: "peer-api", Group: Pair, Arg: "ADDR", Since: v020, Commands: pairs,
-		Meaning: "the other manager's API, which a standby names to those who ask it; default: the host of --peer",
+		Meaning: "the other manager's API, which a standby names in its errors; default: the host of --peer",
 		value:   text{func(c *Config) *string { return &c.HA.PeerAPI }},
 	},
 	{

@@ -8,7 +8,6 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -18,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"heddle/internal/need"
+	"heddle/internal/proc"
 )
 
 // childEnv tells a copy of the test binary what to mount and run.
@@ -172,7 +172,7 @@ func start(t testing.TB, d *Disk, name string, args []string, userNS bool) (*Pro
 	if p.Out, err = p.cmd.StdoutPipe(); err != nil {
 		return nil, err
 	}
-	if err := startHere(p.cmd); err != nil {
+	if err := proc.Launch(p.cmd); err != nil {
 		return nil, fmt.Errorf("%w: %w", errCannot, err)
 	}
 	reportW.Close()
@@ -188,25 +188,6 @@ func start(t testing.TB, d *Disk, name string, args []string, userNS bool) (*Pro
 	go func() { p.served <- (&conn{disk: d, fd: fd}).serve() }()
 	_, err = unix.Write(pair[0], []byte{1})
 	return p, err
-}
-
-// starter runs functions on a thread that lives as long as this process: a child gets its death
-// signal when the thread that made it ends.
-var starter = sync.OnceValue(func() chan<- func() {
-	ch := make(chan func())
-	go func() {
-		runtime.LockOSThread()
-		for f := range ch {
-			f()
-		}
-	}()
-	return ch
-})
-
-func startHere(c *exec.Cmd) error {
-	err := make(chan error)
-	starter() <- func() { err <- c.Start() }
-	return <-err
 }
 
 // receive takes the FUSE descriptor.

@@ -56,7 +56,9 @@ var starter = sync.OnceValue(func() chan<- func() {
 	return ch
 })
 
-func start(c *exec.Cmd) error {
+// Launch starts a command whose input and output the caller has set up. With Pdeathsig in its
+// SysProcAttr it dies with this process.
+func Launch(c *exec.Cmd) error {
 	err := make(chan error)
 	starter() <- func() { err <- c.Start() }
 	return <-err
@@ -75,7 +77,7 @@ func Run(limit time.Duration, c *exec.Cmd) Result {
 	var out bytes.Buffer
 	c.Stdout, c.Stderr = &out, &out
 	begin := time.Now()
-	if err := start(c); err != nil {
+	if err := Launch(c); err != nil {
 		return Result{Code: -1, Err: err}
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
@@ -116,7 +118,7 @@ func Start(c *exec.Cmd) (*Proc, error) {
 		return nil, err
 	}
 	p.In, p.Begin = in, time.Now()
-	if err := start(c); err != nil {
+	if err := Launch(c); err != nil {
 		return nil, err
 	}
 	go func() {

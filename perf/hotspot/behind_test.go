@@ -103,7 +103,7 @@ func TestBehind(t *testing.T) {
 		if x := b.last.Report.Open; x[0].Behind || !x[1].Behind {
 			t.Errorf("%s, their turns: %+v", c.name, x)
 		}
-		// Neither is sent much any more, though those who fed them wait, and others send to them.
+		// Neither receives much now, though their contributors wait, and other hosts send to them.
 		x = stays()
 		x.wait[hot], x.use[hot] = 0, 0.3
 		x.use[at] = 0.3
