@@ -5,6 +5,7 @@ import (
 	"compress/gzip"
 	"context"
 	"encoding/gob"
+	"encoding/json"
 	"fmt"
 	"io"
 	"os"
@@ -13,6 +14,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"heddle/fabric"
 	"heddle/ib"
@@ -281,6 +283,14 @@ func (m *manager) use() {
 			return slices.Contains(s.MFT(b.fab.Find("L-1"), 0xC000), 2) && slices.Contains(s.MFT(b.fab.Find("L-3"), 0xC000), 1)
 		})
 	}
+	if m.partitions {
+		blue := func(s *sim.Subnet, node string, port int) bool {
+			return slices.Contains(s.PKeys(b.fab.Find(node), port, nil), 0x8002)
+		}
+		b.until("the members of blue and the switches before them have its P_Key", func(s *sim.Subnet) bool {
+			return blue(s, "H-2", 1) && blue(s, "H-5", 1) && blue(s, "L-1", 2) && blue(s, "L-3", 1)
+		})
+	}
 	if m.machines {
 		m.ctl("vm", "create", "web", "--pkey", "0x8001", "--at", "H-3")
 		m.ctl("vm", "create", "db", "--pkey", "0x8001", "--at", "H-4")
@@ -306,6 +316,9 @@ func (m *manager) takes(tables []ib.AttrID) map[ib.AttrID]int {
 			b.t.Errorf("the machines are not there:\n%s", out)
 		}
 	}
+	if m.partitions && m.binary == heddle {
+		m.settle()
+	}
 	if err := p.stop(syscall.SIGINT); err != nil {
 		b.t.Errorf("the manager ended with %v\n%s", err, tail(p.Output()))
 	}
@@ -327,6 +340,28 @@ func (m *manager) takes(tables []ib.AttrID) map[ib.AttrID]int {
 		}
 	}
 	return counts
+}
+
+// settle waits until all ports have acknowledged their P_Key tables, which may be after SUBNET UP.
+func (m *manager) settle() {
+	m.b.t.Helper()
+	for deadline := time.Now().Add(upTime); ; {
+		var st struct {
+			Partitions struct {
+				Settled bool `json:"settled"`
+			} `json:"partitions"`
+		}
+		out := m.ctl("status", "--json")
+		if err := json.Unmarshal([]byte(out), &st); err != nil {
+			m.b.t.Fatalf("%v in %s", err, out)
+		}
+		if st.Partitions.Settled {
+			return
+		}
+		if time.Now().After(deadline) {
+			m.b.t.Fatalf("P_Key tables are not settled: %s", out)
+		}
+	}
 }
 
 // fixture is what an older version left, in testdata/upgrade.
@@ -456,7 +491,7 @@ func writeState(t *testing.T, file []byte) string {
 type section struct {
 	name   string // of the program, in HEDDLE_OLD
 	older  string // the name that 'heddle store import --for' has for it
-	groups bool   // hosts can join groups
+	groups bool   // hosts can join groups, and ports get P_Keys
 	engine string // of a fixture
 }
 
@@ -491,6 +526,7 @@ func TestUpgradeFromBuilds(t *testing.T) {
 				b := newUpgradeBench(t, nil)
 				old := &manager{b: b, binary: binary, state: filepath.Join(b.dir, "state"), groups: from.groups}
 				old.can()
+				old.partitions = old.partitions && from.groups // 02-routes takes --partitions and programs nothing
 				p := old.start()
 				old.use()
 				_ = p.stop(sig)
