@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	gocmp "github.com/google/go-cmp/cmp"
+
 	"heddle/fabric"
 	"heddle/ib"
 	"heddle/internal/ibtools"
@@ -143,6 +145,26 @@ func TestIbsimReadsOurs(t *testing.T) {
 			}
 			if d := sameSubnet(f, g, true); d != "" {
 				t.Errorf("%s\n%s", d, r.Out)
+			}
+
+			// The same text, of what ibsim keeps of the fabric, in the fabric's own order.
+			kept, mixed := read(t, r.Out, fabric.NetlistOptions{Name: "ibnetdiscover"}), &fabric.Fabric{}
+			for i := range f.Nodes {
+				n := kept.Nodes[kept.FindGUID(f.Nodes[i].GUID)]
+				for p := range n.Ports {
+					if peer := &n.Ports[p].Peer; peer.Valid() {
+						peer.Node = int32(f.FindGUID(kept.Nodes[peer.Node].GUID))
+					}
+				}
+				mixed.Nodes = append(mixed.Nodes, n)
+			}
+			head, _, _ := strings.Cut(r.Out, "\n\n")
+			var ours strings.Builder
+			if err := fabric.WriteDiscovered(&ours, mixed.Discovered(fabric.Ref{Node: 0, Port: 1})); err != nil {
+				t.Fatal(err)
+			}
+			if diff := gocmp.Diff(strings.TrimPrefix(r.Out, head+"\n"), ours.String()); diff != "" {
+				t.Errorf("ibnetdiscover's text (-) is not ours (+):\n%s", diff)
 			}
 		})
 	}

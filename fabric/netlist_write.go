@@ -51,12 +51,13 @@ type netlistWriter struct {
 	f      *Fabric
 	w      *bufio.Writer
 	module string
+	plain  bool // ibnetdiscover's text: its reader has none of ibsim's limits
 	buf    []byte
 	err    error
 }
 
 func (nw *netlistWriter) line(s string) {
-	if len(s) > maxWriteLine {
+	if len(s) > maxWriteLine && !nw.plain {
 		nw.fail("line "+quoteName(s), fmt.Sprintf("it has %d bytes; ibsim reads lines of %d", len(s), maxWriteLine))
 		return
 	}
@@ -101,14 +102,14 @@ func (nw *netlistWriter) node(i int) {
 	} else {
 		nw.line(fmt.Sprintf("%s=%#x", typeNames[n.Type][1], uint64(n.GUID)))
 	}
-	desc := cleanDesc(n.Desc, false)
-	if desc != n.Desc || desc == "" {
+	desc := nw.desc(n.Desc, false)
+	if (desc != n.Desc || desc == "") && !nw.plain {
 		nw.line("#heddle:desc " + hex.EncodeToString([]byte(n.Desc)))
 	}
-	if n.Revision != defaultRevision {
+	if n.Revision != defaultRevision && !nw.plain {
 		nw.line(fmt.Sprintf("#heddle:revision %#x", n.Revision))
 	}
-	for p := 1; p <= n.NumPorts && !n.IsSwitch(); p++ {
+	for p := 1; p <= n.NumPorts && !n.IsSwitch() && !nw.plain; p++ {
 		if !n.Ports[p].Cabled() && n.Ports[p].GUID != n.GUID+ib.GUID(p) {
 			nw.line(fmt.Sprintf("#heddle:portguid %d %x", p, uint64(n.Ports[p].GUID)))
 		}
@@ -172,8 +173,13 @@ func (nw *netlistWriter) port(i, p int) {
 		b = strconv.AppendInt(b, int64(port.Peer.Port), 10)
 		b = append(b, ']')
 	}
-	if n.IsSwitch() && !peer.IsSwitch() {
+	switch {
+	case n.IsSwitch() && !peer.IsSwitch():
 		b = append(b, '(')
+		b = strconv.AppendUint(b, uint64(far.GUID), 16)
+		b = append(b, ") "...)
+	case nw.plain && !peer.IsSwitch(): // two adapters: ibsim reads no GUID here
+		b = append(b, " ("...)
 		b = strconv.AppendUint(b, uint64(far.GUID), 16)
 		b = append(b, ") "...)
 	}
@@ -190,14 +196,14 @@ func (nw *netlistWriter) port(i, p int) {
 		farLID = peer.Ports[0].LID
 	}
 	b = append(b, '"')
-	b = append(b, cleanDesc(peer.Desc, true)...)
+	b = append(b, nw.desc(peer.Desc, true)...)
 	b = append(b, "\" lid "...)
 	b = strconv.AppendUint(b, uint64(farLID), 10)
 	b = append(b, ' ')
 	b = strconv.AppendInt(b, int64(port.Width.Lanes()), 10)
 	b = append(b, 'x')
 	b = append(b, port.Speed.String()...)
-	if len(b) > maxWriteLine {
+	if len(b) > maxWriteLine && !nw.plain {
 		nw.fail(portName(n.ID, p), fmt.Sprintf("its line would have %d bytes; ibsim reads lines of %d", len(b), maxWriteLine))
 		return
 	}
@@ -216,6 +222,20 @@ func splitID(id string) (module, base string) {
 // portAlias is the name of a port outside its module: short, since ibsim
 // keeps 39 bytes of module and alias, and unique in the module.
 func portAlias(base string, p int) string { return base + "." + strconv.Itoa(p) }
+
+// desc is a description as it stands in the text.
+func (nw *netlistWriter) desc(s string, beside bool) string {
+	if !nw.plain {
+		return cleanDesc(s, beside)
+	}
+	b := []byte(s)
+	for i, c := range b {
+		if c < ' ' || c > '~' {
+			b[i] = ' '
+		}
+	}
+	return string(b)
+}
 
 // cleanDesc replaces what cannot stand between quotes; beside a port also
 // '=', which ibsim takes for an option, and what is not ASCII.
