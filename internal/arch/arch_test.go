@@ -30,6 +30,8 @@ type rule struct {
 var rules = []rule{
 	{"ib", []string{"ib/..."}, true, "wire formats are for any tool, so they depend on nothing"},
 	{"fabric", []string{"ib/..."}, true, "graphs and netlists use only wire values"},
+	{"fabric/hosts", []string{"fabric", "ib/..."}, true, "which adapters are in one machine is a function of a fabric"},
+	{"fabric/slurm", []string{"fabric", "fabric/hosts", "ib/..."}, true, "a scheduler's view is a function of a fabric"},
 	{"mad", []string{"ib/..."}, true, "the transaction engine depends on MADs, not on managers or devices"},
 	{"agent", []string{"agent/generation", "mad", "ib/..."}, true, "a host's path cache asks any SA, so it imports no manager; real and simulated hosts run it"},
 	{"agent/generation", []string{"ib/..."}, true, "a real cache and simulated hosts keep up with changes by the same rules"},
