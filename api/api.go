@@ -30,6 +30,7 @@ type Backend interface {
 	Machines
 	Counting
 	Congesting
+	Topologies
 	// Spare: Status is the state in a few numbers. Ready reports whether the subnet is up (or this
 	// manager is a working standby), with the reason where it is not.
 	Spare
@@ -318,6 +319,7 @@ func New(b Backend, o Options) http.Handler {
 	findings(a, b)
 	hotSpots(a, b)
 	congesting(a, b)
+	topologies(a, mux, b)
 
 	var streams streamLimit
 	mux.HandleFunc("GET /v1/events/stream", streams.serve(b))

@@ -54,6 +54,7 @@ func (f *fake) Links() []Link     { return nil }
 func (f *fake) Repairs() []Repair { return nil }
 func (f *fake) Drawing() Drawing  { return Drawing{} }
 func (f *fake) Use() Use          { return Use{} }
+func (f *fake) Rails() Rails      { return Rails{} }
 func (f *fake) Ready() (bool, string) {
 	return f.notUp == "", "ready" + f.notUp
 }

@@ -11,6 +11,7 @@ import (
 
 	"heddle/api"
 	"heddle/api/show"
+	"heddle/fabric/slurm"
 	"heddle/partition"
 	"heddle/sm"
 	"heddle/store/backup"
@@ -69,6 +70,16 @@ func (d *Daemon) Events(after uint64) ([]api.Event, <-chan struct{}) { return d.
 func (d *Daemon) Nodes() []api.Node { return show.Nodes(d.Snapshot()) }
 
 func (d *Daemon) Links() []api.Link { return show.Links(d.Snapshot()) }
+
+func (d *Daemon) Slurm(o slurm.Options) (*slurm.Topology, uint64, error) {
+	return show.Slurm(d.Snapshot(), o)
+}
+
+func (d *Daemon) Netlist() (func(io.Writer) error, uint64, error) {
+	return show.Netlist(d.Snapshot(), time.Now())
+}
+
+func (d *Daemon) Rails() api.Rails { return show.Rails(d.Snapshot()) }
 
 func (d *Daemon) Drawing() api.Drawing { return d.artist.Draw(d.Snapshot()) }
 

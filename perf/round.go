@@ -298,11 +298,7 @@ func SpeedOf(s *subnet.Snapshot, i int32) ib.LinkSpeed {
 	if !p.Known || p.Info.PortPhysicalState != ib.PhysLinkUp {
 		return ib.SpeedNone
 	}
-	mask := p.Info.CapabilityMask
-	if n := &s.Nodes[p.Node]; n.SwitchIndex >= 0 || p.Info.CapabilityMask == 0 {
-		mask = s.Ports[n.First].Info.CapabilityMask
-	}
-	return p.Info.ActiveSpeedOf(mask, false)
+	return s.Speed(p)
 }
 
 // DataGbps is the data rate of the link of port i of s in Gb/s; 0 if there is none.

@@ -20,11 +20,21 @@ func (s *Snapshot) Fabric() *fabric.Fabric {
 		for j, p := range s.NodePorts(int32(i)) {
 			fn.Ports[j] = fabric.Port{
 				GUID: p.GUID, Peer: fabric.Ref{Node: p.Peer.Node, Port: p.Peer.Port},
-				Width: p.Info.LinkWidthActive, Speed: p.Info.ActiveSpeed(), LID: p.LID, LMC: p.LMC,
+				Width: p.Info.LinkWidthActive, Speed: s.Speed(p), LID: p.LID, LMC: p.LMC,
 			}
 		}
 	}
 	return f
+}
+
+// Speed is the speed of a lane of the port's link, as its PortInfo says. On a switch the capability
+// bits that say which field counts are those of port 0.
+func (s *Snapshot) Speed(p *Port) ib.LinkSpeed {
+	mask := p.Info.CapabilityMask
+	if n := &s.Nodes[p.Node]; n.Info.NodeType == ib.NodeSwitch || mask == 0 {
+		mask = s.Ports[n.First].Info.CapabilityMask
+	}
+	return p.Info.ActiveSpeedOf(mask, false)
 }
 
 // Moved lists the LIDs, ascending, that have another owner in the graph of s than in that of old. ok is

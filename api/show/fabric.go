@@ -58,7 +58,7 @@ func Links(s *subnet.Snapshot) []api.Link {
 		}
 		l := api.Link{
 			A: linkEnd(s, p), B: linkEnd(s, q), Width: p.Info.LinkWidthActive.String(),
-			Speed: p.Info.ActiveSpeed().String(), MTU: p.MTU.Bytes(), VLs: ib.VLsOf(p.Info.OperationalVLs), State: "down",
+			Speed: s.Speed(p).String(), MTU: p.MTU.Bytes(), VLs: ib.VLsOf(p.Info.OperationalVLs), State: "down",
 		}
 		switch {
 		case p.Held || q.Held:

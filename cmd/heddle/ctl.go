@@ -75,7 +75,7 @@ names the channels.`
 		return err
 	})
 	reroute.Flags().BoolVar(&rebalance, "rebalance", false, "ignore the installed tables: balances the load again after many changes, but writes more entries")
-	for _, s := range slices.Concat([]*cobra.Command{status, nodes, links, repairs, sweep, reroute}, ctlAdministration(), ctlVirtual(), []*cobra.Command{ctlPerf(), ctlFindings(), ctlHotSpots(), ctlCongestion(), ctlHA()}) {
+	for _, s := range slices.Concat([]*cobra.Command{status, nodes, links, repairs, sweep, reroute}, ctlAdministration(), ctlVirtual(), []*cobra.Command{ctlPerf(), ctlFindings(), ctlHotSpots(), ctlCongestion(), ctlHA(), ctlRails(), ctlTopology()}) {
 		c.AddCommand(s)
 	}
 	return c

@@ -24,7 +24,7 @@ that ibnetdiscover prints and ibsim reads: 'heddle sim', 'heddle route' and
 		Args: subcommandOnly,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	c.AddCommand(newTopoGen(), newTopoInfo())
+	c.AddCommand(newTopoGen(), newTopoInfo(), newTopoSlurm())
 	return c
 }
 

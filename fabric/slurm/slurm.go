@@ -68,7 +68,8 @@ type Topology struct {
 	LeftOut  []string // what is not in it, each a line for a human
 }
 
-// New describes a fabric. The error says that no host has a name and a cable to a switch.
+// New describes a fabric. The error says that no host has a name and a cable to a switch, or that many
+// rails.
 func New(f *fabric.Fabric, o Options) (*Topology, error) {
 	t := &Topology{}
 	all, unnamed := hosts.All(f, o.Names)
@@ -121,6 +122,9 @@ func New(f *fabric.Fabric, o Options) (*Topology, error) {
 		b.groups = append(b.groups, member{s, g})
 	}
 	if len(b.groups) == 0 {
+		if len(all) > 0 {
+			return nil, fmt.Errorf("no host has %d rails", o.Rails)
+		}
 		return nil, fmt.Errorf("no adapter that is cabled to a switch has the name of a host as its description (%d without)", len(unnamed))
 	}
 	b.sort()

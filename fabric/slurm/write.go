@@ -34,6 +34,18 @@ func printable(r rune) rune {
 	return r
 }
 
+// Write writes the tree, or blocks of at least size hosts if size is not 0, as topology.conf or
+// topology.yaml.
+func (t *Topology) Write(w io.Writer, size int, yaml bool) error {
+	switch {
+	case size != 0:
+		return t.WriteBlocks(w, size, yaml)
+	case yaml:
+		return t.WriteYAML(w)
+	}
+	return t.WriteConf(w)
+}
+
 // WriteConf writes topology.conf for TopologyPlugin=topology/tree.
 func (t *Topology) WriteConf(w io.Writer) error {
 	b := bufio.NewWriter(w)

@@ -15,6 +15,8 @@ want=(
   etcdctl:etcd-client
   chromium:chromium
   chromedriver:chromium-driver
+  slurmctld:slurmctld
+  scontrol:slurm-client
   gcc:gcc # for the race detector
 )
 lack=()

@@ -1,0 +1,77 @@
+package main
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+
+	"github.com/spf13/cobra"
+
+	"heddle/fabric/slurm"
+)
+
+func newTopoSlurm() *cobra.Command {
+	var (
+		n     netlistFlags
+		o     ctlOptions
+		rails string
+		yaml  bool
+		block int
+	)
+	c := &cobra.Command{
+		Use:   "slurm [FILE]",
+		Short: "Write topology.conf or topology.yaml for Slurm",
+		Long: `Writes the fabric for Slurm: of a netlist (- is standard input), or without FILE
+that of the manager that runs here ('heddle ctl' says which one that is).
+
+Hosts have the first word of their adapters' NodeDescription as name, switches
+their GUID. Comments in the text list what is left out and why.`,
+		Example: `  heddle topo slurm > /etc/slurm/topology.conf
+  heddle topo slurm --yaml tree.net
+  heddle topo slurm --block 18`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			r, err := slurm.ParseRails(rails)
+			if err != nil {
+				return usagef("--rails: %w", err)
+			}
+			if cmd.Flags().Changed("block") && block < 1 {
+				return usagef("--block %d; give the least number of hosts of a block", block)
+			}
+			if len(args) == 0 {
+				q := url.Values{"rails": {rails}}
+				if block > 0 {
+					q.Set("block", strconv.Itoa(block))
+				}
+				if yaml {
+					q.Set("format", "yaml")
+				}
+				text, err := call(cmd.Context(), o.addr, o.tokenFile, http.MethodGet, "/v1/topology/slurm?"+q.Encode(), nil)
+				if err != nil {
+					return err
+				}
+				_, err = cmd.OutOrStdout().Write(text)
+				return err
+			}
+			n.netlist = args[0]
+			f, _, err := n.read(cmd.InOrStdin())
+			if err != nil {
+				return err
+			}
+			t, err := slurm.New(f, slurm.Options{Rails: r})
+			if err != nil {
+				return fmt.Errorf("%s: %w", args[0], err)
+			}
+			return t.Write(cmd.OutOrStdout(), block, yaml)
+		},
+	}
+	c.Flags().StringVar(&rails, "rails", "merge", "where hosts with several adapters stand: merge (leaves with a common host are one), first, or the `NUMBER` of a rail")
+	c.Flags().BoolVar(&yaml, "yaml", false, "topology.yaml (Slurm 25.05) in the place of topology.conf")
+	c.Flags().IntVar(&block, "block", 0, "blocks for topology/block in the place of a tree: leaves with at least `N` hosts")
+	o.register(c)
+	c.Flags().MarkHidden("json")
+	n.register(c.Flags())
+	c.Flags().MarkHidden("netlist")
+	return c
+}
