@@ -74,7 +74,7 @@ func (p *Pair) active(g replica.Grant) {
 			c.Granted, c.MayLack, c.Partner = true, g.Stale, p.cfg.Live.Rules.Peer
 			r.MustSave = true
 		},
-		Warm: p.pair.Warm, Published: p.pair.Show,
+		Warm: p.pair.Warm, Published: p.pair.Show(),
 		Up: func() { p.up(began) },
 	}
 	p.drop()

@@ -300,7 +300,7 @@ func (p *Pair) do(out *replica.Output) {
 // yield halts the managers.
 func (p *Pair) yield(out *replica.Output) {
 	p.gate.shut()
-	p.Show(nil)
+	p.showNothing()
 	p.band.release()
 	p.since()
 	if !p.granted {

@@ -101,13 +101,16 @@ func (p *Pair) smInfo(k *mad.Packet) {
 
 // gate is between the managers and the port. It is open during a mastership.
 type gate struct {
-	p     *Pair
-	seen  atomic.Int64 // mad.Time when the last look that found nobody else began; 0: shut
-	mu    sync.Mutex
-	cond  sync.Cond
-	isOn  bool         // guarded by mu
-	asked bool         // a look was asked for; guarded by mu
-	port  *managerPort // of the present mastership; guarded by mu
+	p *Pair
+	// sending is held for reading while packets of the managers are handed to the port: shut returns
+	// when none is any more. Whoever holds it waits for nothing else.
+	sending sync.RWMutex
+	seen    atomic.Int64 // mad.Time when the last look that found nobody else began; 0: shut
+	mu      sync.Mutex
+	cond    sync.Cond
+	isOn    bool         // guarded by mu
+	asked   bool         // a look was asked for; guarded by mu
+	port    *managerPort // of the present mastership; guarded by mu
 }
 
 func (g *gate) init(p *Pair) {
@@ -122,9 +125,9 @@ func (g *gate) open() {
 	g.seen.Store(int64(g.p.now()))
 }
 
+// shut cuts the managers' port. When it returns, no packet of theirs is under way to the port.
 func (g *gate) shut() {
 	g.mu.Lock()
-	defer g.mu.Unlock()
 	g.isOn = false
 	g.seen.Store(0)
 	if g.port != nil {
@@ -132,6 +135,9 @@ func (g *gate) shut() {
 		g.port = nil
 	}
 	g.cond.Broadcast()
+	g.mu.Unlock()
+	g.sending.Lock()
+	defer g.sending.Unlock()
 }
 
 // saw takes a look at the port, which began at sent, and did not find the peer to be its SM.
@@ -154,12 +160,15 @@ func (g *gate) saw(sent mad.Time) {
 // first: the peer may have taken over.
 func (g *gate) fresh() time.Duration { return g.p.cfg.Rules.Alone / 4 }
 
-// pass waits until the managers may send: a look at the port began at after or later, and the
-// mastership lasts.
+// passes reports whether the managers may send now: a look at the port began at after or later, and
+// the mastership lasts.
+func (g *gate) passes(port *managerPort, after mad.Time) bool {
+	seen := g.seen.Load()
+	return seen != 0 && mad.Time(seen) >= after && !port.cut.Load()
+}
+
+// pass waits until the managers may send.
 func (g *gate) pass(port *managerPort, after mad.Time) error {
-	if seen := g.seen.Load(); seen != 0 && mad.Time(seen) >= after && !port.cut.Load() {
-		return nil
-	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for {
@@ -312,44 +321,74 @@ func (m *managerPort) pop(k *mad.Packet) {
 	}
 }
 
-// check waits until a packet may be sent. One that writes the SM of this port needs a look at it
-// that begins now (replica.Challenged).
-func (m *managerPort) check(k *mad.Packet) error {
-	now := m.p.now()
-	after := now.Add(-m.p.gate.fresh())
-	if len(k.Data) >= ib.MADLen {
-		h := (*ib.MAD)(k.Data)
-		if h.Class() == ib.ClassSubnDR && smp.HopCount(h) == 0 && h.Method() == ib.MethodSet && h.AttrID() == smp.AttrPortInfo {
-			after = now
+// sendSlice is how many packets are handed to a port that takes many at a time: a process that was
+// stopped while it did so goes on with what is left of them.
+const sendSlice = 16
+
+// floor is when a look at this port must have begun at least that a packet may be sent. One that
+// writes the SM of this port needs a look that begins now (replica.Challenged).
+func (m *managerPort) floor(k *mad.Packet) mad.Time {
+	if len(k.Data) < ib.MADLen {
+		return 0
+	}
+	h := (*ib.MAD)(k.Data)
+	if h.Class() == ib.ClassSubnDR && smp.HopCount(h) == 0 && h.Method() == ib.MethodSet && h.AttrID() == smp.AttrPortInfo {
+		return m.p.now()
+	}
+	return 0
+}
+
+// enter waits until packets may be handed to the port. It returns with gate.sending held, or with an
+// error. The clock is read with it held: the process may be stopped at any moment before.
+func (m *managerPort) enter(floor mad.Time) error {
+	g := &m.p.gate
+	for {
+		g.sending.RLock()
+		after := max(floor, m.p.now().Add(-g.fresh()))
+		if g.passes(m, after) {
+			return nil
+		}
+		g.sending.RUnlock() // a wait would hold up shut, and the look that ends it
+		if err := g.pass(m, after); err != nil {
+			return err
 		}
 	}
-	return m.p.gate.pass(m, after)
 }
 
 // Send implements mad.Transport.
 func (m *managerPort) Send(k *mad.Packet) error {
-	if err := m.check(k); err != nil {
+	if err := m.enter(m.floor(k)); err != nil {
 		return err
 	}
+	defer m.p.gate.sending.RUnlock()
 	return m.p.cfg.Port.Send(k)
 }
 
 // SendAll implements mad.Batcher.
-func (m *managerPort) SendAll(ps []mad.Packet) (int, error) {
-	for i := range ps {
-		if err := m.check(&ps[i]); err != nil {
-			return 0, err
+func (m *managerPort) SendAll(ps []mad.Packet) (n int, err error) {
+	for n < len(ps) && err == nil {
+		k := 0
+		if m.batch != nil {
+			k, err = m.sendSome(ps[n:min(n+sendSlice, len(ps))], m.batch.SendAll)
+		} else if err = m.Send(&ps[n]); err == nil {
+			k = 1
 		}
+		n += k
 	}
-	if m.batch != nil {
-		return m.batch.SendAll(ps)
-	}
+	return n, err
+}
+
+// sendSome hands packets to the port as one.
+func (m *managerPort) sendSome(ps []mad.Packet, send func([]mad.Packet) (int, error)) (int, error) {
+	var floor mad.Time
 	for i := range ps {
-		if err := m.p.cfg.Port.Send(&ps[i]); err != nil {
-			return i, err
-		}
+		floor = max(floor, m.floor(&ps[i]))
 	}
-	return len(ps), nil
+	if err := m.enter(floor); err != nil {
+		return 0, err
+	}
+	defer m.p.gate.sending.RUnlock()
+	return send(ps)
 }
 
 // Bursts implements mad.Burster.
@@ -359,14 +398,7 @@ func (m *managerPort) Bursts() bool { return m.burst != nil }
 func (m *managerPort) BurstsRMPP() bool { return m.burst != nil && m.burst.BurstsRMPP() }
 
 // TrySend implements mad.Burster.
-func (m *managerPort) TrySend(ps []mad.Packet) (int, error) {
-	for i := range ps {
-		if err := m.check(&ps[i]); err != nil {
-			return 0, err
-		}
-	}
-	return m.burst.TrySend(ps)
-}
+func (m *managerPort) TrySend(ps []mad.Packet) (int, error) { return m.sendSome(ps, m.burst.TrySend) }
 
 // SetIsSM implements mad.Transport: the pair has it in both roles.
 func (m *managerPort) SetIsSM(bool) error {

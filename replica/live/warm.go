@@ -3,6 +3,7 @@ package live
 import (
 	"bytes"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"heddle/replica/wire"
@@ -25,24 +26,40 @@ const (
 type warm struct {
 	mu     sync.Mutex
 	shown  *subnet.Snapshot // by the manager here; nil: none. Guarded by mu
+	past   uint64           // the last mastership that has ended; guarded by mu
 	mirror mirror.Mirror    // of the peer's; guarded by mu
 	has    bool             // the mirror is that of a stream; guarded by mu
 	ended  time.Time        // when that stream ended, zero: it is open; guarded by mu
 	from   *seen            // that stream; guarded by mu
 }
 
-// Show shows the peer what the managers publish; nil: nothing any more.
-func (p *Pair) Show(s *subnet.Snapshot) {
-	p.warm.mu.Lock()
-	p.warm.shown = s
-	p.warm.mu.Unlock()
-	if s != nil {
-		p.tryPost(func() {
-			if st := p.streams.theirs; st != nil {
-				st.showLatest()
-			}
-		})
+// Show returns the function with which the managers of the present mastership show the peer what
+// they publish; call it in OnActive, or after. The function does nothing after the mastership: its
+// managers may still be about to call it then.
+func (p *Pair) Show() func(*subnet.Snapshot) {
+	reign := p.reign.Load()
+	return func(s *subnet.Snapshot) {
+		p.warm.mu.Lock()
+		over := reign <= p.warm.past
+		if !over {
+			p.warm.shown = s
+		}
+		p.warm.mu.Unlock()
+		if !over {
+			p.tryPost(func() {
+				if st := p.streams.theirs; st != nil {
+					st.showLatest()
+				}
+			})
+		}
 	}
+}
+
+// showNothing ends what the managers of the present mastership show.
+func (p *Pair) showNothing() {
+	p.warm.mu.Lock()
+	defer p.warm.mu.Unlock()
+	p.warm.shown, p.warm.past = nil, p.reign.Load()
 }
 
 // tryPost is post that does not wait; the next snapshot is shown in any case.
@@ -127,24 +144,27 @@ func (x *showing) piece(st *stream) *wire.Shown {
 // one takes longer than entries may wait.
 type seen struct {
 	p    *Pair
-	part []byte      // of a message that has not ended
-	list chan []byte // messages
-	lost bool        // a message was dropped: what follows is of no use
-	over bool        // the stream has ended; guarded by warm.mu
-	dead bool        // what it shows is not followed any more; guarded by warm.mu
+	part []byte       // of a message that has not ended
+	list chan []byte  // messages
+	held atomic.Int64 // bytes of the messages in list, and of the one that is being applied
+	most int64        // of held and part
+	lost bool         // a message was dropped: what follows is of no use
+	over bool         // the stream has ended; guarded by warm.mu
+	dead bool         // what it shows is not followed any more; guarded by warm.mu
 }
 
-// seenMessages is how many messages may wait to be applied.
+// seenMessages is how many messages may wait to be applied. With the message that has not ended they
+// have mirror.MaxMessage bytes at most.
 const seenMessages = 64
 
-func newSeen(p *Pair) *seen { return &seen{p: p} }
+func newSeen(p *Pair) *seen { return &seen{p: p, most: mirror.MaxMessage} }
 
 func (x *seen) take(piece *wire.Shown) {
 	if x.lost {
 		return
 	}
-	if x.part = append(x.part, piece.Piece...); len(x.part) > mirror.MaxMessage {
-		x.drop("it is too long")
+	if x.part = append(x.part, piece.Piece...); int64(len(x.part))+x.held.Load() > x.most {
+		x.drop("more came than can be kept")
 		return
 	}
 	if !piece.Last {
@@ -154,6 +174,7 @@ func (x *seen) take(piece *wire.Shown) {
 		x.list = make(chan []byte, seenMessages)
 		go x.apply(x.list)
 	}
+	x.held.Add(int64(len(x.part)))
 	select {
 	case x.list <- x.part:
 	default:
@@ -201,6 +222,7 @@ func (x *seen) apply(list <-chan []byte) {
 		w.mu.Lock()
 		if x.dead {
 			w.mu.Unlock()
+			x.held.Add(-int64(len(b)))
 			continue
 		}
 		err := w.mirror.Apply(b)
@@ -216,9 +238,11 @@ func (x *seen) apply(list <-chan []byte) {
 			x.giveUp()
 		}
 		w.mu.Unlock()
+		x.held.Add(-int64(len(b)))
 		if err != nil {
 			x.p.log.Warn("what the other manager publishes is not followed: a takeover reads the subnet first", "err", err)
-			for range list { // until the stream ends
+			for b := range list { // until the stream ends
+				x.held.Add(-int64(len(b)))
 			}
 			return
 		}

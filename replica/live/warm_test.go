@@ -8,6 +8,7 @@ import (
 	"heddle/ib"
 	"heddle/internal/fabrictest"
 	"heddle/internal/snaptest"
+	"heddle/replica/wire"
 	"heddle/route/engine/minhop"
 	"heddle/subnet"
 	"heddle/subnet/mirror"
@@ -29,7 +30,8 @@ func TestShown(t *testing.T) {
 		defer w.mu.Unlock()
 		return w.mirror.Generation() == gen
 	}
-	a.pair().Show(s)
+	show := a.pair().Show()
+	show(s)
 	b.eventually("the standby has it", func() bool { return shown(s.Gen) })
 	for i := range uint64(50) {
 		n := &subnet.Snapshot{}
@@ -38,7 +40,7 @@ func TestShown(t *testing.T) {
 		n.Edit(s, int32(i)).Info.PKeyViolations++
 		n.Carry(s, []int32{s.Ports[i].Node})
 		s = n
-		a.pair().Show(s)
+		show(s)
 	}
 	b.eventually("the standby has the newest", func() bool { return shown(s.Gen) })
 	b.put("an entry beside it")
@@ -51,7 +53,7 @@ func TestShown(t *testing.T) {
 	n := &subnet.Snapshot{}
 	*n = *s
 	n.Gen++
-	a2.pair().Show(n)
+	a2.pair().Show()(n)
 	o = a2.other()
 	b.eventually("the standby follows the new stream", func() bool { return shown(n.Gen) })
 	if a2.pair().Warm() != nil {
@@ -96,5 +98,47 @@ func TestSeenGetsOld(t *testing.T) {
 	}
 	if p := run(false, msg, msg[:20]); p.warm.has || p.Warm() != nil {
 		t.Error("a stream that cannot be followed counts")
+	}
+}
+
+// TestSeenIsBounded: messages that wait to be applied are bounded by their bytes, with the one that
+// has not ended; those that were applied count no more.
+func TestSeenIsBounded(t *testing.T) {
+	f, err := fabrictest.Generate("xgft", []string{"2", "2,2", "1,2"}, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	msg := bytes.Clone(mirror.NewEncoder(1).Next(snaptest.New(t, f, minhop.Engine{}, 1)))
+	p := &Pair{log: slog.New(slog.DiscardHandler)}
+	x := newSeen(p)
+	x.most, x.list = int64(3*len(msg)), make(chan []byte, seenMessages) // nothing applies them
+	for range 2 {
+		x.take(&wire.Shown{Piece: bytes.Clone(msg), Last: true})
+	}
+	x.take(&wire.Shown{Piece: bytes.Clone(msg)})
+	if x.lost {
+		t.Error("what fits is refused")
+	}
+	x.take(&wire.Shown{Piece: []byte{0}})
+	if !x.lost || len(x.part) > 0 {
+		t.Errorf("%d bytes wait and %d follow, of %d", x.held.Load(), len(x.part), x.most)
+	}
+	for _, bad := range []bool{false, true} {
+		x = newSeen(p)
+		list := make(chan []byte, 3)
+		x.list = list
+		x.take(&wire.Shown{Piece: bytes.Clone(msg), Last: true})
+		if bad {
+			x.take(&wire.Shown{Piece: msg[:20], Last: true})
+			x.take(&wire.Shown{Piece: bytes.Clone(msg), Last: true})
+		}
+		if x.held.Load() == 0 {
+			t.Error("what waits does not count")
+		}
+		close(list)
+		x.apply(list)
+		if n := x.held.Load(); n != 0 {
+			t.Errorf("damaged %v: %d bytes count that do not wait", bad, n)
+		}
 	}
 }

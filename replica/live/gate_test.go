@@ -1,0 +1,138 @@
+package live
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"heddle/ib"
+	"heddle/ib/smp"
+	"heddle/internal/need"
+	"heddle/mad"
+	"heddle/replica"
+	"heddle/subnet"
+)
+
+// handed is a port that calls its functions with what it is handed.
+type handed struct {
+	mad.Transport
+	one  func()
+	many func(n int)
+}
+
+func (h *handed) Send(*mad.Packet) error { h.one(); return nil }
+
+func (h *handed) SendAll(ps []mad.Packet) (int, error) { h.many(len(ps)); return len(ps), nil }
+
+// alonePair is a Pair that does not run, with the gate open.
+func alonePair(port mad.Transport) *Pair {
+	p := &Pair{
+		cfg: Config{Port: port, Rules: replica.Defaults(1, 2)}, epoch: time.Now().Add(-time.Hour),
+		events: make(chan func(), 256), done: make(chan struct{}),
+	}
+	p.gate.init(p)
+	p.gate.open()
+	return p
+}
+
+func packets(n int) []mad.Packet {
+	list := make([]mad.Packet, n)
+	for i := range list {
+		var m ib.MAD
+		smp.NewDR(&m, ib.MethodSet, smp.AttrLFT, uint32(i), 0, []byte{1})
+		list[i] = mad.Packet{Addr: mad.Addr{LID: ib.LIDPermissive}, Data: m[:]}
+	}
+	return list
+}
+
+// TestShutWaits: a mastership is not over while a packet of its manager is on the way to the port.
+func TestShutWaits(t *testing.T) {
+	entered, leave := make(chan struct{}), make(chan struct{})
+	p := alonePair(&handed{one: func() { close(entered); <-leave }})
+	port := p.ManagerPort()
+	sent := make(chan error, 1)
+	go func() { sent <- port.Send(&packets(1)[0]) }()
+	<-entered
+	shut := make(chan struct{})
+	go func() { defer close(shut); p.gate.shut() }()
+	for end := time.Now().Add(need.Patience); p.gate.sending.TryRLock(); pause() {
+		p.gate.sending.RUnlock()
+		select {
+		case <-shut:
+			t.Fatal("the mastership is over, and a packet is on the way")
+		default:
+		}
+		if time.Now().After(end) {
+			t.Fatal("shut does not wait")
+		}
+	}
+	close(leave)
+	<-shut
+	if err := <-sent; err != nil {
+		t.Error(err)
+	}
+	if err := port.Send(&packets(1)[0]); !errors.Is(err, ErrCut) {
+		t.Errorf("after the mastership: %v", err)
+	}
+}
+
+// TestStoppedAmongPackets: the process is stopped after some of many packets. When it goes on, the
+// others wait for a look at the port, which shows that the peer has taken over.
+func TestStoppedAmongPackets(t *testing.T) {
+	for _, batches := range []bool{false, true} {
+		total := 0
+		var p *Pair
+		stop := func(n int) {
+			if total += n; total >= 20 {
+				p.gate.seen.Store(1) // the last look was long ago
+			}
+		}
+		h := &handed{one: func() { stop(1) }, many: stop}
+		var port mad.Transport = h
+		if !batches {
+			port = struct{ mad.Transport }{h}
+		}
+		p = alonePair(port)
+		m := p.ManagerPort()
+		var n int
+		done := make(chan error, 1)
+		go func() {
+			var err error
+			n, err = m.(mad.Batcher).SendAll(packets(100))
+			done <- err
+		}()
+		select {
+		case <-p.events: // it asks for a look
+		case err := <-done:
+			t.Fatalf("batches %v: %d of 100 packets were sent, %v", batches, n, err)
+		}
+		p.gate.shut()
+		if err := <-done; !errors.Is(err, ErrCut) || n != total || n > 20+sendSlice {
+			t.Errorf("batches %v: %d packets, the port has %d, %v", batches, n, total, err)
+		}
+	}
+}
+
+// TestShowAfterMastership: what the managers of a mastership publish when it has ended is not shown.
+func TestShowAfterMastership(t *testing.T) {
+	p := alonePair(&handed{})
+	first, second := &subnet.Snapshot{Gen: 1}, &subnet.Snapshot{Gen: 2}
+	p.reign.Add(1)
+	old := p.Show()
+	old(first)
+	if p.warm.shown != first {
+		t.Error("a snapshot is not shown")
+	}
+	p.showNothing()
+	old(first)
+	if p.warm.shown != nil {
+		t.Error("a manager that has ended shows what it published")
+	}
+	p.reign.Add(1)
+	show := p.Show()
+	show(second)
+	old(first)
+	if p.warm.shown != second {
+		t.Errorf("generation %d is shown", p.warm.shown.Gen)
+	}
+}
