@@ -51,7 +51,7 @@ type HA struct {
 // Quorum is how a manager stands to the state that it shares with others.
 type Quorum struct {
 	Term      uint64  `json:"term" doc:"number of the term of the last entry that this manager knows, one more for each master"`
-	TermOwner string  `json:"term_owner" doc:"port GUID of the manager that wrote it"`
+	TermOwner string  `json:"term_owner" doc:"port GUID of the manager that wrote it; import: an import of a backup; nobody: there is no entry"`
 	Entry     uint64  `json:"entry" doc:"number of that entry"`
 	Synced    float64 `json:"sync_seconds" doc:"how long ago this manager last had all entries; it asks every 10 s; negative: not since the start"`
 	Refused   float64 `json:"refused_seconds,omitempty" doc:"master: for how long changes have been refused"`
@@ -64,7 +64,7 @@ type Quorum struct {
 type Pair struct {
 	PortGUID   string  `json:"port_guid"`
 	Term       uint64  `json:"term" doc:"number of the term, one more for each change of the active manager"`
-	TermOwner  string  `json:"term_owner" doc:"port GUID of the manager whose term it is"`
+	TermOwner  string  `json:"term_owner" doc:"port GUID of the manager whose term it is; import: an import of a backup; nobody: there is no term"`
 	Entry      uint64  `json:"entry" doc:"number of the last entry on this manager's disk"`
 	Peer       string  `json:"peer" doc:"the partner's address"`
 	PeerGUID   string  `json:"peer_guid"`

@@ -204,7 +204,7 @@ func (p *Pair) HA() api.HA {
 		}
 	}
 	h.Pair = &api.Pair{
-		PortGUID: st.Me.String(), Term: st.Term.Number, TermOwner: st.Term.Owner.String(), Entry: st.Last.Number,
+		PortGUID: st.Me.String(), Term: st.Term.Number, TermOwner: st.Term.Writer(), Entry: st.Last.Number,
 		Peer: st.Address, PeerGUID: st.Peer.String(), PeerLID: int(st.PeerLID), PeerActive: st.PeerRole == replica.Active,
 		PeerTerm: st.PeerTerm.Number, PeerEntry: st.PeerLast.Number,
 		LagEntries: st.LagEntries, LagSeconds: st.LagTime.Seconds(),

@@ -118,7 +118,7 @@ func (q *Quorum) HA() api.HA {
 		h.Why = "changes are refused: " + why.Error()
 	}
 	h.Quorum = &api.Quorum{
-		Term: last.Term.Number, TermOwner: last.Term.Owner.String(), Entry: last.Number,
+		Term: last.Term.Number, TermOwner: last.Term.Writer(), Entry: last.Number,
 		Synced: seconds(synced(at)), Refused: t.refusedFor().Seconds(),
 		Entries: t.entries, Takeovers: t.elected + t.regained,
 	}

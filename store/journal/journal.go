@@ -23,7 +23,7 @@ import (
 // managers that take a term at the same time have different ones.
 type Term struct {
 	Number uint64
-	Owner  ib.GUID // port GUID of the manager that took it
+	Owner  ib.GUID // port GUID of the manager that took it; 0: an import of a backup
 }
 
 // Compare returns -1, 0 or 1, as t is before, equal to or after u.
@@ -35,7 +35,18 @@ func (t Term) Compare(u Term) int {
 func (t Term) Next(owner ib.GUID) Term { return Term{t.Number + 1, owner} }
 
 // String implements fmt.Stringer.
-func (t Term) String() string { return fmt.Sprintf("term %d of %v", t.Number, t.Owner) }
+func (t Term) String() string { return fmt.Sprintf("term %d of %s", t.Number, t.Writer()) }
+
+// Writer names the owner for people: its port GUID, "import", or "nobody" for the zero Term.
+func (t Term) Writer() string {
+	switch {
+	case t == Term{}:
+		return "nobody"
+	case t.Owner == 0:
+		return "import"
+	}
+	return t.Owner.String()
+}
 
 // Mark names an entry. The zero Mark is the beginning of a journal, before its first entry.
 type Mark struct {
