@@ -46,9 +46,11 @@ type Core struct {
 
 	persistGen uint64
 	durable    uint64     // the last generation that Persisted reported
+	stored     uint64     // the last generation with which all changes were stored
 	held       []heldStep // steps whose ops are not durable yet, oldest first
 	unsaved    unsaved
 	view       *View
+	hiding     hiding
 }
 
 // Config configures a Core. Start from Defaults.
@@ -93,7 +95,8 @@ type Config struct {
 	VirtHopLimit uint8
 	// MustSave answers BUSY where the store does not take a change, instead of success: whoever
 	// gets an answer can rely on it after a failure of this manager. The change stays in memory
-	// and is written again, so the repeated request finds it.
+	// and is written again, so the repeated request finds it. Until it is stored nobody else sees
+	// it: not in views, Reports, groups or aliases.
 	MustSave bool
 	// AssignedGUIDByte follows the OUI 00:14:05 in alias GUIDs that the SA assigns
 	// (OpenSM's sm_assigned_guid). Each subnet should use its own value.
@@ -312,6 +315,10 @@ func (c *Core) onRequest(req *Request) {
 		}
 		return
 	}
+	if c.cfg.MustSave && len(c.unsaved.at) >= maxUnsaved/2 {
+		c.reply(req, refuse(nil, m, ib.StatusBusy)) // there would be no place to keep the change
+		return
+	}
 	switch attr {
 	case wire.AttrMCMemberRecord:
 		c.groups.request(c, &q, m)
@@ -361,12 +368,6 @@ func (c *Core) flush() {
 		v.Paths, v.Slow = c.signals.log.View(), c.slow.paths
 		c.view, h.publish = v, v
 	}
-	if c.out.GroupsChanged {
-		c.out.Groups = c.groups.routed()
-	}
-	if c.out.AliasesChanged {
-		c.out.Aliases = c.aliases.wanted()
-	}
 	if c.cfg.MustSave && len(c.replies) > 0 {
 		c.unsaved.retry = c.now // an answer may rest on them
 	}
@@ -378,6 +379,15 @@ func (c *Core) flush() {
 		h.ops = c.ops
 	}
 	h.gen = c.persistGen
+	if c.cfg.MustSave {
+		c.hiding.pass(c.out, len(c.ops)+len(c.held)+len(c.unsaved.at) == 0)
+	}
+	if c.out.GroupsChanged {
+		c.out.Groups = c.groups.routed()
+	}
+	if c.out.AliasesChanged {
+		c.out.Aliases = c.aliases.wanted()
+	}
 	c.subscriptions.reports.sealed(h.gen)
 	c.out.Read, c.wait.read = c.wait.read, nil
 	c.ops, c.replies, c.changed = nil, nil, false
@@ -393,7 +403,7 @@ func (c *Core) flush() {
 func (c *Core) release(h *heldStep) {
 	c.out.Replies = append(c.out.Replies, h.replies...)
 	if h.publish != nil {
-		c.out.Publish = h.publish
+		c.publish(h.publish)
 	}
 }
 
@@ -422,26 +432,35 @@ func (c *Core) onPersisted(ev Persisted) {
 				Text: fmt.Sprintf("%d changes wait for the store; further changes are lost at a restart", maxUnsaved),
 			})
 		}
-		if ev.Err != nil && c.cfg.MustSave {
+		if c.mustWait() {
 			h.refuse()
 		}
 		c.release(h)
 		n++
 	}
 	c.held = slices.Delete(c.held, 0, n) // let the collector free the rest
+	if !c.mustWait() {
+		c.stored = c.durable
+		if c.hiding.view != nil {
+			c.publish(c.hiding.view)
+		}
+	}
 }
 
-// refuse makes BUSY of the answers, but not of errors: those promise nothing.
+// refuse makes BUSY of the answers, also of errors: that a host is no member, say, may rest on a
+// change that is not stored.
 func (h *heldStep) refuse() {
 	for i := range h.replies {
-		m := (*ib.MAD)(h.replies[i].Data)
-		if m.Status() != 0 {
-			continue
-		}
-		clear(m[24:]) // all but the header of a MAD
-		m.SetStatus(ib.StatusBusy)
-		h.replies[i].Data = m[:]
+		h.replies[i].Data = busy(h.replies[i].Data)
 	}
+}
+
+// busy is the answer BUSY in the place of another one.
+func busy(data []byte) []byte {
+	var m ib.MAD // an answer with an empty table is shorter
+	copy(m[:24], data)
+	respond(m[:], ib.StatusBusy)
+	return m[:]
 }
 
 func (c *Core) notice(kind, text string) {

@@ -1,5 +1,12 @@
 package sa
 
+import (
+	"encoding/binary"
+
+	"heddle/mad"
+	"heddle/store"
+)
+
 // Kept counts what the core holds of joins, services, subscriptions and Reports,
 // wherever: a test that does and undoes things sees what is left.
 func (c *Core) Kept() int {
@@ -30,4 +37,16 @@ func (c *Core) Reports() ReportStats {
 		s.Waiting += len(p.queue)
 	}
 	return s
+}
+
+// BusyInstead is the answer BUSY in the place of another one.
+var BusyInstead = busy
+
+// FillUnsaved makes as many changes wait for the store as requests may.
+func (c *Core) FillUnsaved() {
+	ops := make([]store.Op, maxUnsaved/2)
+	for i := range ops {
+		ops[i] = store.Op{Kind: store.DeleteRecord, Record: store.Record{Table: store.TableServices, Key: binary.BigEndian.AppendUint64(nil, uint64(i))}}
+	}
+	c.unsaved.add(ops, mad.Never)
 }

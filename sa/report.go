@@ -2,6 +2,7 @@ package sa
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"heddle/ib"
@@ -82,6 +83,8 @@ type report struct {
 	data [wire.NoticeLen + wire.PathNoticeLen]byte
 	n    int
 	gen  uint64 // the store generation that it depends on
+	// rests: it is about a change of that generation, not about the subnet.
+	rests bool
 }
 
 func (x *reports) init(cfg Config) {
@@ -199,12 +202,17 @@ func (x *reports) send(c *Core) {
 			x.pause = min(x.pause, p.until)
 			kept = append(kept, p)
 			continue
-		case p.queue[0].gen > c.durable || x.eng.Queued() >= 2*reportWindow:
+		case x.eng.Queued() >= 2*reportWindow:
 			kept = append(kept, p)
 			continue
 		}
-		r := p.queue[0]
-		copy(p.queue, p.queue[1:])
+		i := slices.IndexFunc(p.queue, func(r *report) bool { return r.gen <= c.durable && (!r.rests || r.gen <= c.stored) })
+		if i < 0 {
+			kept = append(kept, p)
+			continue
+		}
+		r := p.queue[i]
+		copy(p.queue[i:], p.queue[i+1:])
 		p.queue[len(p.queue)-1] = nil
 		if p.queue = p.queue[:len(p.queue)-1]; len(p.queue) == 0 {
 			p.queue = nil

@@ -38,6 +38,7 @@ func (x *informs) emit(c *Core, n *wire.Notice, keep bool, may func(s *Subscript
 // make encodes a Report. Those of traps 68 and 69 are made by signals.
 func (x *reports) make(n *wire.Notice) *report {
 	r := &report{n: wire.NoticeLen}
+	r.rests = n.IsGeneric && (n.TrapNumber == trapGroupCreated || n.TrapNumber == trapGroupDeleted)
 	n.Put(r.data[:])
 	x.fresh = append(x.fresh, r)
 	return r

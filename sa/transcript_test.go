@@ -329,8 +329,7 @@ func joinState(w []string) uint8 {
 
 // answer writes down an answer and what it says.
 func (b *desk) answer(who string, data []byte) {
-	m := (*ib.MAD)(data[:ib.MADLen])
-	line := b.asked[m.TID()&0xFFFF]
+	line := b.asked[binary.BigEndian.Uint64(data[8:])&0xFFFF]
 	if st := status(data); st != 0 {
 		b.say("%s: %s: %v", who, line, st)
 		return

@@ -90,3 +90,40 @@ func (u *unsaved) nextTimer() mad.Time {
 	}
 	return u.retry
 }
+
+// hiding keeps back what shows changes that are not stored, with Config.MustSave: a manager that takes
+// over does not know them, and nobody may rely on what one asker was refused.
+type hiding struct {
+	shown           *View // the last one that was published
+	view            *View // one that has changes which are not stored; nil: all is shown
+	groups, aliases bool  // they changed
+}
+
+// mustWait reports whether changes are not stored that nobody may see before.
+func (c *Core) mustWait() bool { return c.cfg.MustSave && len(c.unsaved.at) > 0 }
+
+// publish publishes a view. One that has to wait leaves its paths, which rest on the subnet alone, to
+// the last one that did not.
+func (c *Core) publish(v *View) {
+	h := &c.hiding
+	h.view = nil
+	if c.mustWait() {
+		h.view = v
+		w := View{}
+		if h.shown != nil {
+			w = *h.shown
+		}
+		w.Paths, w.Slow = v.Paths, v.Slow
+		v = &w
+	}
+	h.shown, c.out.Publish = v, v
+}
+
+// pass lets changes of groups and aliases out if all changes are stored, and keeps them otherwise.
+func (h *hiding) pass(out *Output, stored bool) {
+	h.groups, h.aliases = h.groups || out.GroupsChanged, h.aliases || out.AliasesChanged
+	out.GroupsChanged, out.AliasesChanged = stored && h.groups, stored && h.aliases
+	if stored {
+		h.groups, h.aliases = false, false
+	}
+}
