@@ -69,6 +69,9 @@ type Config struct {
 	// logged at the start.
 	PartitionsErr error
 	Log           *slog.Logger
+	// Wall is the time in which ends of leases are stored, in nanoseconds since 1970; nil: that of this
+	// machine.
+	Wall func() int64
 	// Warm is what the master published last whose place this manager is to take now: the SA
 	// answers from it until the subnet is read. nil: the subnet is read first.
 	Warm *subnet.Snapshot
@@ -298,7 +301,11 @@ func (d *Daemon) administer(records []store.Record) (end func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	l := newSALoop(d)
-	l.shell.Start(records, time.Now().UnixNano())
+	wall := d.cfg.Wall
+	if wall == nil {
+		wall = func() int64 { return time.Now().UnixNano() }
+	}
+	l.shell.Start(records, wall())
 	running.Go(func() { l.run(ctx) })
 	running.Go(func() { l.alarm.nap.run(ctx) })
 	for i := range d.sa.workers {

@@ -116,6 +116,9 @@ type Sign struct {
 	Yield  bool   // it gave up being active for the pairing Pair
 	Left   uint64 // the highest number of a stream of its own that it has left
 	PortOK bool   // its port is active
+	// Wall is the time in which an active manager stores ends of leases (Clock), in nanoseconds since
+	// 1970; 0: it is standby. The shell sets it.
+	Wall int64
 }
 
 // Message goes over a stream. A standby sends Hello and Ack on its own stream, and the active
@@ -345,6 +348,9 @@ const (
 	NoticeLeft                          // this standby left the pairing; Err, if its disk failed
 	NoticeCopied                        // this standby replaced its state by a snapshot
 	NoticeDisk                          // a write failed; Err
+	// NoticeVersions: the managers cannot be a pair, because they have no version of the stream or of
+	// the journal in common; Err says which one is older. Of the shell.
+	NoticeVersions
 )
 
 // Notice tells people what happened.

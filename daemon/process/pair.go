@@ -68,7 +68,9 @@ func (p *Pair) active(g replica.Grant) {
 	began := p.began
 	p.takeovers[g.Why]++
 	p.mu.Unlock()
+	wall, at := p.pair.Wall(), time.Now()
 	m := &Mandate{
+		Wall: func() int64 { return wall + int64(time.Since(at)) },
 		Port: p.pair.ManagerPort(), Revoked: live.ErrCut, Store: p.pair.Store(), Inherited: true,
 		Configure: func(c *sm.Config, r *sa.Config) {
 			c.Granted, c.MayLack, c.Partner = true, g.Stale, p.cfg.Live.Rules.Peer
@@ -105,13 +107,14 @@ func (p *Pair) up(began time.Time) {
 
 // noticeEvents are the events of notices: level, kind and text.
 var noticeEvents = map[replica.NoticeKind][3]string{
-	replica.NoticeActive:  {"warn", "ha_active", "this manager is active now"},
-	replica.NoticeStandby: {"warn", "ha_standby", "this manager is standby now"},
-	replica.NoticePaired:  {"info", "ha_paired", "both managers have all entries"},
-	replica.NoticeAlone:   {"warn", "ha_alone", "there is no spare: entries count on this manager alone"},
-	replica.NoticeLeft:    {"warn", "ha_left", "this manager left the pairing: it may lack entries"},
-	replica.NoticeCopied:  {"info", "ha_copied", "the state was replaced by a copy of the partner's"},
-	replica.NoticeDisk:    {"error", "ha_disk", "the disk failed"},
+	replica.NoticeActive:   {"warn", "ha_active", "this manager is active now"},
+	replica.NoticeStandby:  {"warn", "ha_standby", "this manager is standby now"},
+	replica.NoticePaired:   {"info", "ha_paired", "both managers have all entries"},
+	replica.NoticeAlone:    {"warn", "ha_alone", "there is no spare: entries count on this manager alone"},
+	replica.NoticeLeft:     {"warn", "ha_left", "this manager left the pairing: it may lack entries"},
+	replica.NoticeCopied:   {"info", "ha_copied", "the state was replaced by a copy of the partner's"},
+	replica.NoticeDisk:     {"error", "ha_disk", "the disk failed"},
+	replica.NoticeVersions: {"error", "ha_versions", "the other manager has another version: there is no spare"},
 }
 
 // noticed adds a notice to the events; package live logs it.

@@ -76,6 +76,9 @@ type Mandate struct {
 	// each snapshot of a subnet that is up, for the next one. Both may be nil.
 	Warm      func() *subnet.Snapshot
 	Published func(*subnet.Snapshot)
+	// Wall is the time in which ends of leases are stored, in nanoseconds since 1970; nil: that of this
+	// machine.
+	Wall func() int64
 	// Up is called when the manager has brought the subnet up; may be nil.
 	Up func()
 }

@@ -22,6 +22,7 @@ import (
 	"heddle/ib"
 	"heddle/mad"
 	"heddle/replica"
+	"heddle/replica/wire"
 	"heddle/store/journal"
 )
 
@@ -50,6 +51,10 @@ type Config struct {
 	// those of the managers.
 	Priority uint8
 	SMKey    uint64
+	// Versions are those of the stream and of the journal; zero: those of this program.
+	Versions wire.Versions
+	// Clock returns this machine's clock, in nanoseconds since 1970; nil: the time now.
+	Clock func() int64
 	// MKey returns the M_Key of a port, 0 if it has none; nil: those in Store.
 	MKey func(ib.GUID) ib.MKey
 	// ForkDir is where entries are saved that a copy of the peer's journal replaces; it must

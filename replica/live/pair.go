@@ -47,6 +47,7 @@ type Pair struct {
 	out     replica.Output
 	next    []replica.Event // to be stepped after what is being done
 	wake    mad.Time
+	clock   replica.Clock
 	granted bool // OnActive was called for this mastership
 	disk    *disk
 	lost    error // why Run ends
@@ -115,6 +116,14 @@ func New(cfg Config) (*Pair, error) {
 		events: make(chan func(), 256), done: make(chan struct{}),
 		core: replica.New(cfg.Rules), changes: map[uint64]change{},
 	}
+	if p.cfg.Versions == (wire.Versions{}) {
+		p.cfg.Versions = wire.Own()
+	}
+	wall := p.epoch.UnixNano()
+	if cfg.Clock != nil {
+		wall = cfg.Clock()
+	}
+	p.clock.Start(p.now(), wall)
 	p.gate.init(p)
 	p.own.m = map[uint32]what{}
 	p.band.init(p)
@@ -286,6 +295,9 @@ func (p *Pair) do(out *replica.Output) {
 		p.streams.send(m)
 	}
 	if out.Sign != nil {
+		if out.Sign.Active {
+			out.Sign.Wall = p.clock.At(p.now())
+		}
 		p.streams.sign(out.Sign)
 		p.band.sign(out.Sign)
 	}
@@ -358,6 +370,10 @@ func (p *Pair) wait(list *[]waiter, err error) {
 	*list = kept
 }
 
+// Wall is the time in which the managers of the present mastership store ends of leases, in
+// nanoseconds since 1970 (replica.Clock); call it in OnActive.
+func (p *Pair) Wall() int64 { return p.clock.At(p.now()) }
+
 // Changes.
 
 // managed is the store of the managers of one mastership.
@@ -401,7 +417,7 @@ func (m managed) Apply(ops []store.Op) error {
 		}
 		p.lastID++
 		p.changes[p.lastID] = change{began, done}
-		p.step(replica.Change{ID: p.lastID, Wall: time.Now().UnixNano(), Ops: kept})
+		p.step(replica.Change{ID: p.lastID, Wall: p.clock.At(p.now()), Ops: kept})
 	})
 	if !ok {
 		return ErrStopped

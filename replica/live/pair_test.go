@@ -18,12 +18,18 @@ import (
 // begin starts both managers, has them pair, and writes down their LIDs.
 func begin(t *testing.T, scale int) (b *testbed, active *site) {
 	b = newTestbed(t, scale)
+	return b, b.begin()
+}
+
+// begin starts both managers.
+func (b *testbed) begin() (active *site) {
+	b.Helper()
 	for _, x := range b.site {
 		x.start()
 	}
 	b.put("first")
 	b.putLIDs()
-	return b, b.paired()
+	return b.paired()
 }
 
 // smOf is the LID that a manager's port names as its SM.

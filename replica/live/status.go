@@ -173,6 +173,8 @@ func (p *Pair) notice(n *replica.Notice) {
 		text = "the other manager's state was copied"
 	case replica.NoticeDisk:
 		level, text = slog.LevelError, "the disk failed"
+	case replica.NoticeVersions:
+		level, text = slog.LevelError, "the other manager has another version, so this one cannot copy from it, nor it from this one"
 	}
 	attrs := []slog.Attr{slog.String("last", n.Mark.String())}
 	if n.Why != 0 {

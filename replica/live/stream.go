@@ -39,6 +39,8 @@ type streams struct {
 	theirs   *stream // the peer made it
 	dialing  bool
 	dialAt   mad.Time
+	// toldVersions: people know that the managers have no version in common.
+	toldVersions bool
 }
 
 func (s *streams) init(p *Pair) {
@@ -69,6 +71,7 @@ type stream struct {
 	p    *Pair
 	conn *tls.Conn
 	mine bool
+	as   wire.Agreed
 
 	mu     sync.Mutex
 	queue  []any         // guarded by mu
@@ -171,40 +174,55 @@ func hostOf(a net.Addr) netip.Prefix {
 
 func (s *streams) accept(conn net.Conn) {
 	t := tls.Server(conn, s.tls)
-	if err := s.greet(t); err != nil {
+	as, err := s.greet(t)
+	if err != nil {
 		s.p.log.Debug("a connection is not one of the peer", "from", conn.RemoteAddr().String(), "err", err)
 		t.Close()
+		s.p.post(func() { s.unlike(err) })
 		return
 	}
-	if !s.p.post(func() { s.opened(t, false) }) {
+	if !s.p.post(func() { s.opened(t, false, as) }) {
 		t.Close()
 	}
 }
 
+// unlike tells people once that the managers have no version in common.
+func (s *streams) unlike(err error) {
+	if !errors.Is(err, wire.ErrVersions) || s.toldVersions {
+		return
+	}
+	s.toldVersions = true
+	s.p.notice(&replica.Notice{Kind: replica.NoticeVersions, Err: err})
+	s.p.set(func(st *Status) { st.StreamError = err.Error() })
+}
+
 // greet makes a connection a stream.
-func (s *streams) greet(t *tls.Conn) error {
+func (s *streams) greet(t *tls.Conn) (as wire.Agreed, err error) {
 	stop := context.AfterFunc(s.ctx, func() { t.Close() })
 	defer stop()
 	rules := &s.p.cfg.Rules
 	if err := t.SetDeadline(time.Now().Add(s.p.silence())); err != nil {
-		return err
+		return as, err
 	}
 	if err := t.HandshakeContext(s.ctx); err != nil {
-		return err
+		return as, err
 	}
-	mine := wire.Greeting{From: rules.Me, To: rules.Peer, LID: s.p.answer.lid()}
+	mine := wire.Greeting{From: rules.Me, To: rules.Peer, LID: s.p.answer.lid(), Versions: s.p.cfg.Versions}
 	if _, err := t.Write(mine.Put(nil)); err != nil {
-		return err
+		return as, err
 	}
 	var g wire.Greeting
 	if err := g.Read(t); err != nil {
-		return err
+		return as, err
 	}
 	if g.From != rules.Peer || g.To != rules.Me {
-		return fmt.Errorf("replica: the other end is the manager of port %v and wants that of %v, not %v and %v", g.From, g.To, rules.Peer, rules.Me)
+		return as, fmt.Errorf("replica: the other end is the manager of port %v and wants that of %v, not %v and %v", g.From, g.To, rules.Peer, rules.Me)
 	}
 	s.p.known.met(g.From, g.LID)
-	return t.SetDeadline(time.Time{})
+	if as, err = mine.Versions.Agree(&g.Versions); err != nil {
+		return as, err
+	}
+	return as, t.SetDeadline(time.Time{})
 }
 
 // tick connects a standby to the peer.
@@ -221,6 +239,7 @@ func (s *streams) tick(now mad.Time) mad.Time {
 }
 
 func (s *streams) dial() {
+	var as wire.Agreed
 	t, err := func() (*tls.Conn, error) {
 		ctx, cancel := context.WithTimeout(s.ctx, s.p.silence())
 		defer cancel()
@@ -229,7 +248,7 @@ func (s *streams) dial() {
 			return nil, err
 		}
 		t := tls.Client(conn, s.tls)
-		if err := s.greet(t); err != nil {
+		if as, err = s.greet(t); err != nil {
 			t.Close()
 			return nil, err
 		}
@@ -247,10 +266,11 @@ func (s *streams) dial() {
 		})
 		switch {
 		case err != nil:
+			s.unlike(err)
 		case s.mine != nil || s.p.core.Role() != replica.Standby:
 			t.Close()
 		default:
-			s.opened(t, true)
+			s.opened(t, true, as)
 		}
 	})
 	if !ok && t != nil {
@@ -266,12 +286,16 @@ func (s *streams) of(mine bool) **stream {
 	return &s.theirs
 }
 
-func (s *streams) opened(t *tls.Conn, mine bool) {
+func (s *streams) opened(t *tls.Conn, mine bool, as wire.Agreed) {
+	if s.toldVersions {
+		s.toldVersions = false
+		s.p.set(func(st *Status) { st.StreamError = "" })
+	}
 	x := s.of(mine)
 	if *x != nil { // a peer that connects again has lost the old one
 		s.ended(*x)
 	}
-	st := &stream{p: s.p, conn: t, mine: mine, wake: make(chan struct{}, 1)}
+	st := &stream{p: s.p, conn: t, mine: mine, as: as, wake: make(chan struct{}, 1)}
 	*x = st
 	go st.write()
 	go st.read()
@@ -404,7 +428,7 @@ func (st *stream) close() {
 
 // write sends what waits until the stream is closed.
 func (st *stream) write() {
-	w := wire.NewWriter(st.conn)
+	w := wire.NewWriter(st.conn, st.as)
 	for range st.wake {
 		for {
 			m, size, closed := st.take()
@@ -516,6 +540,9 @@ func (st *stream) may(m any) bool {
 // heard takes a sign of the peer.
 func (p *Pair) heard(ch replica.Channel, s replica.Sign) {
 	p.heardAt[ch] = p.now()
+	if p.core.Role() == replica.Standby {
+		p.clock.Heard(p.heardAt[ch], s.Boot, s.Wall)
+	}
 	p.step(replica.Heard{Channel: ch, Sign: s})
 	if len(p.taking) > 0 && s.Active && p.core.Role() == replica.Standby && p.core.View(p.now()).Peer == s {
 		release(&p.taking, ErrPeerActive) // the core no longer takes over for it

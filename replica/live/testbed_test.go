@@ -27,6 +27,7 @@ import (
 	"heddle/internal/need"
 	"heddle/mad"
 	"heddle/replica"
+	"heddle/replica/wire"
 	"heddle/sim"
 	"heddle/sim/live"
 	"heddle/store"
@@ -50,6 +51,10 @@ type testbed struct {
 	log   *tail
 	// direct: the streams do not go through the proxies.
 	direct bool
+	// Of each manager's Config.
+	versions [2]wire.Versions
+	clock    [2]func() int64
+	notice   [2]func(replica.Notice)
 }
 
 // site is the host of a manager, with its disk.
@@ -217,6 +222,7 @@ func (x *site) config() Config {
 			}
 		},
 		OnStandby: func(replica.Why) { x.active.Store(false) },
+		Versions:  x.b.versions[x.i], Clock: x.b.clock[x.i], OnNotice: x.b.notice[x.i],
 	}
 }
 

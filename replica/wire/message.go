@@ -11,7 +11,6 @@ import (
 	"errors"
 	"fmt"
 
-	"heddle/ib"
 	"heddle/replica"
 	"heddle/store"
 	"heddle/store/journal"
@@ -53,9 +52,10 @@ type Shown struct {
 	Piece []byte
 }
 
-// Append appends the encoding of m, which is one of the messages of package replica, a *Sign or a *Shown.
-// It fails if m has what the journal cannot have, or is larger than MaxMessage.
-func Append(b []byte, m any) ([]byte, error) {
+// Append appends the encoding of m, which is one of the messages of package replica, a *Sign or a *Shown,
+// in the versions that both managers have. It fails if m has what the journal of that version cannot
+// have, or is larger than MaxMessage.
+func Append(b []byte, m any, as Agreed) ([]byte, error) {
 	be := binary.BigEndian
 	start := len(b)
 	var err error
@@ -69,14 +69,14 @@ func Append(b []byte, m any) ([]byte, error) {
 	case replica.Entries:
 		b = appendTerm(append(b, byte(kindEntries)), m.Term)
 		for i := range m.List {
-			if b, err = journal.Append(b, &m.List[i]); err != nil {
+			if b, err = journal.AppendAs(b, &m.List[i], as.Journal); err != nil {
 				return nil, err
 			}
 		}
 	case replica.Snapshot:
 		b = appendTerm(append(b, byte(kindSnapshot)), m.Term)
 		b = journal.AppendMark(b, m.At)
-		if b, err = appendState(b, m.At, m.State); err != nil {
+		if b, err = appendState(b, m.At, m.State, as.Journal); err != nil {
 			return nil, err
 		}
 	case replica.Ack:
@@ -104,7 +104,7 @@ func Append(b []byte, m any) ([]byte, error) {
 }
 
 // appendState appends a state as entries, which have a checksum each.
-func appendState(b []byte, at journal.Mark, s *store.State) ([]byte, error) {
+func appendState(b []byte, at journal.Mark, s *store.State, version uint8) ([]byte, error) {
 	ops := s.Ops()
 	for len(ops) > 0 {
 		n, size := 0, 0
@@ -113,7 +113,7 @@ func appendState(b []byte, at journal.Mark, s *store.State) ([]byte, error) {
 			n++
 		}
 		var err error
-		if b, err = journal.Append(b, &journal.Entry{Mark: at, Ops: ops[:n]}); err != nil {
+		if b, err = journal.AppendAs(b, &journal.Entry{Mark: at, Ops: ops[:n]}, version); err != nil {
 			return nil, err
 		}
 		ops = ops[n:]
@@ -129,57 +129,57 @@ func Decode(b []byte) (any, error) {
 	if len(b) == 0 {
 		return nil, ErrShort
 	}
-	k, d := kind(b[0]), fields{b: b[1:]}
+	k, d := kind(b[0]), journal.Reader{B: b[1:]}
 	if k == kindSign {
-		s, err := decodeSign(d.b)
+		s, err := decodeSign(d.B)
 		if err != nil {
 			return nil, err
 		}
 		return &Sign{s}, nil
 	}
 	if k == kindShown {
-		if len(d.b) < 2 {
+		if len(d.B) < 2 {
 			return nil, ErrShort
 		}
-		if d.b[0] > 1 {
+		if d.B[0] > 1 {
 			return nil, errors.New("wire: a piece of what is shown has unknown flags")
 		}
-		return &Shown{Last: d.b[0] == 1, Piece: d.b[1:]}, nil
+		return &Shown{Last: d.B[0] == 1, Piece: d.B[1:]}, nil
 	}
-	term := d.term()
+	term := d.Term()
 	var m any
 	switch k {
 	case kindHello:
-		m = replica.Hello{Term: term, Boot: d.uint64(), Conn: d.uint64(), Last: d.mark()}
+		m = replica.Hello{Term: term, Boot: d.Uint64(), Conn: d.Uint64(), Last: d.Mark()}
 	case kindRefused:
 		m = replica.Refused{Term: term}
 	case kindEntries:
-		list, err := decodeEntries(d.rest())
+		list, err := decodeEntries(d.Rest())
 		if err != nil {
 			return nil, err
 		}
 		m = replica.Entries{Term: term, List: list}
 	case kindSnapshot:
-		at := d.mark()
-		s, err := decodeState(at, d.rest())
+		at := d.Mark()
+		s, err := decodeState(at, d.Rest())
 		if err != nil {
 			return nil, err
 		}
 		m = replica.Snapshot{Term: term, At: at, State: s}
 	case kindAck:
-		m = replica.Ack{Term: term, Number: d.uint64()}
+		m = replica.Ack{Term: term, Number: d.Uint64()}
 	case kindPair:
-		m = replica.Pair{Term: term, ID: d.uint64(), Mark: d.uint64()}
+		m = replica.Pair{Term: term, ID: d.Uint64(), Mark: d.Uint64()}
 	case kindOver:
-		m = replica.Over{Term: term, ID: d.uint64()}
+		m = replica.Over{Term: term, ID: d.Uint64()}
 	default:
-		return nil, fmt.Errorf("wire: message of the unknown kind %d: both managers must have the same version of heddle", k)
+		return nil, fmt.Errorf("wire: message of the unknown kind %d", k)
 	}
 	switch {
-	case d.short:
+	case d.Short:
 		return nil, ErrShort
-	case len(d.b) > 0:
-		return nil, fmt.Errorf("wire: %d bytes after the end of a message", len(d.b))
+	case len(d.B) > 0:
+		return nil, fmt.Errorf("wire: %d bytes after the end of a message", len(d.B))
 	}
 	return m, nil
 }
@@ -228,37 +228,4 @@ func decodeState(at journal.Mark, b []byte) (*store.State, error) {
 func appendTerm(b []byte, t journal.Term) []byte {
 	b = binary.BigEndian.AppendUint64(b, t.Number)
 	return binary.BigEndian.AppendUint64(b, uint64(t.Owner))
-}
-
-// fields takes values from the front of b. After the end all are zero, and short is set.
-type fields struct {
-	b     []byte
-	short bool
-}
-
-func (d *fields) take(n int) []byte {
-	if n > len(d.b) {
-		d.short, d.b = true, nil
-		return nil
-	}
-	v := d.b[:n:n]
-	d.b = d.b[n:]
-	return v
-}
-
-func (d *fields) rest() []byte { return d.take(len(d.b)) }
-
-func (d *fields) uint64() uint64 {
-	if v := d.take(8); v != nil {
-		return binary.BigEndian.Uint64(v)
-	}
-	return 0
-}
-
-func (d *fields) term() journal.Term {
-	return journal.Term{Number: d.uint64(), Owner: ib.GUID(d.uint64())}
-}
-
-func (d *fields) mark() journal.Mark {
-	return journal.Mark{Term: d.term(), Number: d.uint64()}
 }

@@ -27,8 +27,10 @@ const (
 	offOUI  = 37 // 3 bytes
 	offData = 40 // after the RMPP header and the OUI
 
+	// Signs have one layout in all versions, because a manager must hear another one with which it
+	// cannot be a pair: later versions may use more flags, the 2 bytes after these, and what follows.
 	signVersion = 1
-	signLen     = 92
+	signLen     = 100
 	datagramLen = 32 + signLen // before the authentication code
 )
 
@@ -42,7 +44,6 @@ const (
 	flagPaired
 	flagYield
 	flagPortOK
-	flagsEnd
 )
 
 func appendSign(b []byte, s *replica.Sign) []byte {
@@ -58,23 +59,21 @@ func appendSign(b []byte, s *replica.Sign) []byte {
 		b = be.AppendUint64(b, v)
 	}
 	b = journal.AppendMark(appendTerm(b, s.Term), s.Last)
-	return be.AppendUint64(be.AppendUint64(b, s.Pair), s.Left)
+	return be.AppendUint64(be.AppendUint64(be.AppendUint64(b, s.Pair), s.Left), uint64(s.Wall))
 }
 
 func decodeSign(b []byte) (replica.Sign, error) {
 	switch {
-	case len(b) > 0 && b[0] != signVersion:
-		return replica.Sign{}, fmt.Errorf("wire: a sign has version %d, this program knows version %d: both managers must have the same version of heddle", b[0], signVersion)
-	case len(b) != signLen:
+	case len(b) < signLen:
 		return replica.Sign{}, fmt.Errorf("wire: a sign has %d bytes, not %d", signLen, len(b))
-	case b[1] >= flagsEnd || b[2] != 0 || b[3] != 0:
-		return replica.Sign{}, fmt.Errorf("wire: unknown flags %x of a sign", b[1:4])
+	case b[0] < signVersion:
+		return replica.Sign{}, errors.New("wire: a sign has no version")
 	}
 	f := b[1]
-	d := fields{b: b[4:]}
+	d := journal.Reader{B: b[4:]}
 	return replica.Sign{
-		Boot: d.uint64(), Seq: d.uint64(), EchoBoot: d.uint64(), Echo: d.uint64(),
-		Term: d.term(), Last: d.mark(), Pair: d.uint64(), Left: d.uint64(),
+		Boot: d.Uint64(), Seq: d.Uint64(), EchoBoot: d.Uint64(), Echo: d.Uint64(),
+		Term: d.Term(), Last: d.Mark(), Pair: d.Uint64(), Left: d.Uint64(), Wall: int64(d.Uint64()),
 		Active: f&flagActive != 0, Alone: f&flagAlone != 0, Was: f&flagWas != 0,
 		Paired: f&flagPaired != 0, Yield: f&flagYield != 0, PortOK: f&flagPortOK != 0,
 	}, nil
@@ -140,10 +139,10 @@ func (d *Datagram) Decode(m *ib.MAD, key *Key) error {
 	if !hmac.Equal(key.code(b), m[offData+datagramLen:offData+datagramLen+sha256.Size]) {
 		return ErrForged
 	}
-	f := fields{b: b}
-	got := Datagram{From: ib.GUID(f.uint64()), To: ib.GUID(f.uint64()), Nonce: f.uint64(), Echo: f.uint64()}
+	f := journal.Reader{B: b}
+	got := Datagram{From: ib.GUID(f.Uint64()), To: ib.GUID(f.Uint64()), Nonce: f.Uint64(), Echo: f.Uint64()}
 	var err error
-	if got.Sign, err = decodeSign(f.b); err != nil {
+	if got.Sign, err = decodeSign(f.B); err != nil {
 		return err
 	}
 	*d = got

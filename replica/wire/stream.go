@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"heddle/ib"
+	"heddle/store/journal"
 )
 
 // A stream begins with a Greeting each way. Frames follow: a header of 4 bytes and at most
@@ -22,21 +23,61 @@ const (
 	frameFlags = 0xFF000000
 
 	greetingLen  = 32
-	greetingText = "heddle\x00\x01" // and the version of the stream
+	greetingText = "heddle\x00"
 )
 
-// Greeting is the first that each side of a stream sends.
+// linked is the range of versions of the stream of a build for tests; see journal.Linked.
+var linked string
+
+// Versions are what a manager reads and writes.
+type Versions struct{ Stream, Journal journal.Range }
+
+// Own are those of this program.
+func Own() Versions {
+	return Versions{journal.Linked(linked, journal.Range{Oldest: 1, Newest: 1}), journal.Versions()}
+}
+
+// Agreed are the versions that both ends of a stream use.
+type Agreed struct{ Stream, Journal uint8 }
+
+// ErrVersions: the two managers have no version in common.
+var ErrVersions = errors.New("wire: the two managers cannot be a pair")
+
+// Agree finds the newest versions that both managers have, or fails with ErrVersions, and says which
+// manager is the older one.
+func (v *Versions) Agree(peer *Versions) (a Agreed, err error) {
+	for _, x := range []struct {
+		what      string
+		own, peer journal.Range
+		to        *uint8
+	}{{"stream", v.Stream, peer.Stream, &a.Stream}, {"journal", v.Journal, peer.Journal, &a.Journal}} {
+		c, ok := x.own.Common(x.peer)
+		if !ok {
+			older := "this one is older: upgrade it"
+			if x.own.Oldest > x.peer.Newest {
+				older = "that one is older: upgrade it"
+			}
+			return Agreed{}, fmt.Errorf("%w: the other one has version %v of the %s, this one version %v; %s", ErrVersions, x.peer, x.what, x.own, older)
+		}
+		*x.to = c
+	}
+	return a, nil
+}
+
+// Greeting is the first that each side of a stream sends. Its layout is that of all versions.
 type Greeting struct {
 	From, To ib.GUID // of the managers' ports
 	LID      ib.LID  // of the sender's port; 0: it has none yet
+	Versions Versions
 }
 
 // Put appends the greeting.
 func (g *Greeting) Put(b []byte) []byte {
 	be := binary.BigEndian
-	b = append(b, greetingText...)
+	b = append(append(b, greetingText...), g.Versions.Stream.Oldest)
 	b = be.AppendUint64(be.AppendUint64(b, uint64(g.From)), uint64(g.To))
-	return append(be.AppendUint16(b, uint16(g.LID)), 0, 0, 0, 0, 0, 0)
+	b = append(be.AppendUint16(b, uint16(g.LID)), g.Versions.Stream.Newest, g.Versions.Journal.Oldest, g.Versions.Journal.Newest)
+	return append(b, 0, 0, 0)
 }
 
 // Read reads a greeting. Bytes that this version does not know are ignored.
@@ -45,27 +86,32 @@ func (g *Greeting) Read(r io.Reader) error {
 	if _, err := io.ReadFull(r, b[:]); err != nil {
 		return err
 	}
-	n := len(greetingText)
-	switch {
-	case string(b[:n-1]) != greetingText[:n-1]:
+	if string(b[:len(greetingText)]) != greetingText {
 		return errors.New("wire: the other end is no manager of a pair")
-	case b[n-1] != greetingText[n-1]:
-		return fmt.Errorf("wire: the other manager's stream has version %d, this one's %d: both must have the same version of heddle", b[n-1], greetingText[n-1])
 	}
-	f := fields{b: b[n:]}
-	*g = Greeting{From: ib.GUID(f.uint64()), To: ib.GUID(f.uint64()), LID: ib.LID(binary.BigEndian.Uint16(f.take(2)))}
+	f := journal.Reader{B: b[len(greetingText):]}
+	oldest := f.Uint8()
+	got := Greeting{From: ib.GUID(f.Uint64()), To: ib.GUID(f.Uint64()), LID: ib.LID(f.Uint16())}
+	got.Versions = Versions{journal.Range{Oldest: oldest, Newest: f.Uint8()}, journal.Range{Oldest: f.Uint8(), Newest: f.Uint8()}}
+	for _, r := range []journal.Range{got.Versions.Stream, got.Versions.Journal} {
+		if r.Oldest == 0 || r.Newest < r.Oldest {
+			return fmt.Errorf("wire: no program has the versions %d to %d", r.Oldest, r.Newest)
+		}
+	}
+	*g = got
 	return nil
 }
 
 // Writer writes messages to a stream, one after the other.
 type Writer struct {
 	w     io.Writer
+	as    Agreed
 	b     []byte // the message
 	frame []byte
 }
 
-// NewWriter returns a writer.
-func NewWriter(w io.Writer) *Writer { return &Writer{w: w} }
+// NewWriter returns a writer of messages in the versions that Agree returned.
+func NewWriter(w io.Writer, as Agreed) *Writer { return &Writer{w: w, as: as} }
 
 // keptBuffer is how large a buffer may be that is kept for the next message.
 const keptBuffer = 1 << 20
@@ -73,7 +119,7 @@ const keptBuffer = 1 << 20
 // Write writes a message (see Append). Before each of its frames it writes what urgent returns,
 // if that is not nil.
 func (w *Writer) Write(m any, urgent func() *Sign) error {
-	b, err := Append(w.b[:0], m)
+	b, err := Append(w.b[:0], m, w.as)
 	if err != nil {
 		return err
 	}
@@ -84,7 +130,7 @@ func (w *Writer) Write(m any, urgent func() *Sign) error {
 	}
 	for {
 		if s := urgent(); s != nil {
-			sign, err := Append(nil, s)
+			sign, err := Append(nil, s, w.as)
 			if err == nil {
 				err = w.put(sign, frameAside)
 			}

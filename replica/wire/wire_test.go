@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"reflect"
+	"strings"
 	"testing"
 	"testing/iotest"
 
@@ -20,8 +21,9 @@ var (
 	mark = journal.Mark{Term: term, Number: 900}
 	sign = replica.Sign{
 		Boot: 1, Seq: 2, EchoBoot: 3, Echo: 4, Term: term, Last: mark, Active: true, Was: true, Yield: true,
-		Pair: 5, Left: 6,
+		Pair: 5, Left: 6, Wall: 1_700_000_000_123_456_789,
 	}
+	agreed = Agreed{1, 1}
 )
 
 func state(size int) *store.State {
@@ -73,7 +75,7 @@ func same(t *testing.T, got, want any) {
 
 func TestMessages(t *testing.T) {
 	for _, m := range messages() {
-		b, err := Append([]byte("before"), m)
+		b, err := Append([]byte("before"), m, agreed)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -93,10 +95,10 @@ func TestMessages(t *testing.T) {
 			}
 		}
 	}
-	if _, err := Append(nil, 17); err == nil {
+	if _, err := Append(nil, 17, agreed); err == nil {
 		t.Error("a number is a message")
 	}
-	if _, err := Append(nil, replica.Entries{List: []journal.Entry{{Ops: []store.Op{{Kind: 99}}}}}); err == nil {
+	if _, err := Append(nil, replica.Entries{List: []journal.Entry{{Ops: []store.Op{{Kind: 99}}}}}, agreed); err == nil {
 		t.Error("an entry that the journal refuses is sent")
 	}
 }
@@ -123,7 +125,7 @@ func TestForeignState(t *testing.T) {
 // byte at a time.
 func TestStream(t *testing.T) {
 	var b bytes.Buffer
-	w := NewWriter(&b)
+	w := NewWriter(&b, agreed)
 	signs := 0
 	for _, m := range messages() {
 		if err := w.Write(m, func() *Sign { signs++; return &Sign{sign} }); err != nil {
@@ -184,13 +186,13 @@ func TestBadFrames(t *testing.T) {
 }
 
 func TestGreeting(t *testing.T) {
-	g := Greeting{From: 1, To: 2, LID: 3}
+	g := Greeting{From: 1, To: 2, LID: 3, Versions: Versions{journal.Range{Oldest: 2, Newest: 3}, journal.Range{Oldest: 4, Newest: 5}}}
 	b := g.Put(nil)
 	var got Greeting
 	if err := got.Read(bytes.NewReader(b)); err != nil || got != g {
 		t.Fatal(got, err)
 	}
-	for i := range b[:8] {
+	for i := range b[:8] { // of the text, and a range that begins with 66
 		bad := bytes.Clone(b)
 		bad[i] ^= 0x40
 		if err := got.Read(bytes.NewReader(bad)); err == nil {
@@ -199,6 +201,56 @@ func TestGreeting(t *testing.T) {
 	}
 	if err := got.Read(bytes.NewReader(b[:31])); err == nil {
 		t.Error("cut off")
+	}
+	for i := 28; i < 32; i++ { // what later versions use is ignored
+		b[i] ^= 0xFF
+	}
+	b[28] ^= 0xFF
+	if err := got.Read(bytes.NewReader(b)); err != nil || got != g {
+		t.Error(got, err)
+	}
+}
+
+// TestAgree: managers of two versions use the newest that both have, and the one that cannot says
+// which is the older one.
+func TestAgree(t *testing.T) {
+	r := func(a, b uint8) journal.Range { return journal.Range{Oldest: a, Newest: b} }
+	for _, c := range []struct {
+		own, peer Versions
+		want      Agreed
+		says      string
+	}{
+		{Versions{r(1, 1), r(1, 1)}, Versions{r(1, 1), r(1, 1)}, Agreed{1, 1}, ""},
+		{Versions{r(1, 1), r(1, 2)}, Versions{r(1, 2), r(1, 3)}, Agreed{1, 2}, ""},
+		{Versions{r(1, 1), r(1, 1)}, Versions{r(2, 3), r(1, 1)}, Agreed{}, "version 2 to 3 of the stream, this one version 1; this one is older"},
+		{Versions{r(1, 1), r(2, 2)}, Versions{r(1, 1), r(1, 1)}, Agreed{}, "version 1 of the journal, this one version 2; that one is older"},
+	} {
+		got, err := c.own.Agree(&c.peer)
+		if got != c.want || (err == nil) != (c.says == "") || err != nil && (!errors.Is(err, ErrVersions) || !strings.Contains(err.Error(), c.says)) {
+			t.Errorf("%v with %v: %v, %v", c.own, c.peer, got, err)
+		}
+		if back, err := c.peer.Agree(&c.own); back != c.want || (err == nil) != (c.says == "") {
+			t.Errorf("%v with %v: %v, %v", c.peer, c.own, back, err)
+		}
+	}
+	if _, err := Append(nil, replica.Entries{List: []journal.Entry{{Mark: mark}}}, Agreed{1, journal.Versions().Newest + 1}); err == nil {
+		t.Error("an entry of a version that this program does not have is sent")
+	}
+}
+
+// TestLaterSign: what a later version adds to a sign is ignored, because managers must hear each other
+// that cannot be a pair.
+func TestLaterSign(t *testing.T) {
+	b := append(appendSign(nil, &sign), 1, 2, 3)
+	b[0], b[2], b[3] = 7, 1, 1
+	b[1] |= 0xC0
+	if got, err := decodeSign(b); err != nil || got != sign {
+		t.Errorf("%+v, %v", got, err)
+	}
+	for _, bad := range [][]byte{b[:signLen-1], append([]byte{0}, b[1:]...)} {
+		if got, err := decodeSign(bad); err == nil {
+			t.Errorf("%d bytes: %+v", len(bad), got)
+		}
 	}
 }
 
@@ -243,7 +295,7 @@ func TestDatagram(t *testing.T) {
 // FuzzDecode: what decodes has an encoding that decodes to the same.
 func FuzzDecode(f *testing.F) {
 	for _, m := range messages() {
-		b, err := Append(nil, m)
+		b, err := Append(nil, m, agreed)
 		if err != nil {
 			f.Fatal(err)
 		}
@@ -256,7 +308,7 @@ func FuzzDecode(f *testing.F) {
 		if err != nil {
 			return
 		}
-		again, err := Append(nil, m)
+		again, err := Append(nil, m, agreed)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -270,7 +322,7 @@ func FuzzDecode(f *testing.F) {
 
 func FuzzReader(f *testing.F) {
 	var b bytes.Buffer
-	w := NewWriter(&b)
+	w := NewWriter(&b, agreed)
 	for _, m := range messages()[:3] {
 		if err := w.Write(m, func() *Sign { return &Sign{sign} }); err != nil {
 			f.Fatal(err)
@@ -296,7 +348,7 @@ func FuzzReader(f *testing.F) {
 }
 
 func FuzzGreeting(f *testing.F) {
-	f.Add((&Greeting{From: 1, To: 2, LID: 3}).Put(nil))
+	f.Add((&Greeting{From: 1, To: 2, LID: 3, Versions: Own()}).Put(nil))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		var g, again Greeting
 		if g.Read(bytes.NewReader(b)) == nil && (again.Read(bytes.NewReader(g.Put(nil))) != nil || again != g) {
@@ -322,10 +374,10 @@ func FuzzDatagram(f *testing.F) {
 		if d.Decode(&m, k) != nil {
 			return
 		}
-		var again ib.MAD
-		d.Put(&again, k)
-		if !bytes.Equal(again[offData:offData+datagramLen+32], m[offData:offData+datagramLen+32]) {
-			t.Fatalf("% x\n% x", again, m)
+		var got Datagram // flags of later versions are ignored
+		d.Put(&m, k)
+		if err := got.Decode(&m, k); err != nil || got != d {
+			t.Fatalf("%+v\n%+v, %v", d, got, err)
 		}
 	})
 }

@@ -15,24 +15,37 @@ const (
 	// MaxEntry is the largest encoding of an entry. Apply of more operations is refused.
 	MaxEntry = 256 << 20
 
-	version    = 1
 	flagBegin  = 1 << 0
 	headerLen  = 40 // version, flags, 2 reserved, length, term (number, owner), number, wall
 	trailerLen = 4  // CRC-32C of all before
 	markLen    = 24
 )
 
+// linked is the range of versions of a build for tests; see Linked.
+var linked string
+
+var versions = Linked(linked, Range{Oldest: 1, Newest: 1})
+
+// Versions are the versions of the encoding that this program reads and writes.
+func Versions() Range { return versions }
+
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// Append appends the encoding of e to b. It fails if e has an operation that no correct
-// manager makes, or is larger than MaxEntry.
-func Append(b []byte, e *Entry) ([]byte, error) {
+// Append appends the encoding of e to b, in the newest version. It fails if e has an operation that
+// no correct manager makes, or is larger than MaxEntry.
+func Append(b []byte, e *Entry) ([]byte, error) { return AppendAs(b, e, versions.Newest) }
+
+// AppendAs is Append in one of Versions. It also fails if that version cannot have the entry.
+func AppendAs(b []byte, e *Entry, v uint8) ([]byte, error) {
+	if !versions.Has(v) {
+		return nil, fmt.Errorf("journal: this program writes no entry of version %d", v)
+	}
 	start := len(b)
 	flags := byte(0)
 	if e.Begin != nil {
 		flags |= flagBegin
 	}
-	b = append(b, version, flags, 0, 0, 0, 0, 0, 0)
+	b = append(b, v, flags, 0, 0, 0, 0, 0, 0)
 	b = AppendMark(b, e.Mark)
 	b = binary.BigEndian.AppendUint64(b, uint64(e.Wall))
 	if e.Begin != nil {
@@ -66,13 +79,12 @@ func AppendMark(b []byte, m Mark) []byte {
 
 // DecodeMark reads the mark at the beginning of b.
 func DecodeMark(b []byte) (Mark, error) {
-	if len(b) < markLen {
+	d := Reader{B: b}
+	m := d.Mark()
+	if d.Short {
 		return Mark{}, fmt.Errorf("journal: a mark has %d bytes, not %d", markLen, len(b))
 	}
-	return Mark{
-		Term:   Term{binary.BigEndian.Uint64(b), ib.GUID(binary.BigEndian.Uint64(b[8:]))},
-		Number: binary.BigEndian.Uint64(b[16:]),
-	}, nil
+	return m, nil
 }
 
 func appendOp(b []byte, o *store.Op) []byte {
@@ -118,8 +130,8 @@ func Decode(b []byte) (e Entry, n int, err error) {
 	if len(b) < headerLen+trailerLen {
 		return Entry{}, 0, ErrShort
 	}
-	if b[0] != version {
-		return Entry{}, 0, fmt.Errorf("journal: entry of version %d, this program knows version %d: use the version of heddle that wrote it", b[0], version)
+	if !versions.Has(b[0]) {
+		return Entry{}, 0, fmt.Errorf("journal: entry of version %d, this program knows version %v: use the version of heddle that wrote it", b[0], versions)
 	}
 	n = int(binary.BigEndian.Uint32(b[4:]))
 	switch {
@@ -134,17 +146,16 @@ func Decode(b []byte) (e Entry, n int, err error) {
 	}
 	e.Mark, _ = DecodeMark(b[8:])
 	e.Wall = int64(binary.BigEndian.Uint64(b[8+markLen:]))
-	d := reader{b: b[headerLen : n-trailerLen]}
+	d := Reader{B: b[headerLen : n-trailerLen]}
 	if b[1]&flagBegin != 0 {
-		had, _ := DecodeMark(d.take(markLen))
-		e.Begin = &Begin{Had: had, Reason: string(d.take(int(d.uint16())))}
+		e.Begin = &Begin{Had: d.Mark(), Reason: string(d.Take(int(d.Uint16())))}
 		if len(e.Begin.Reason) > MaxReason {
 			return Entry{}, 0, fmt.Errorf("journal: a reason of %d bytes is longer than %d", len(e.Begin.Reason), MaxReason)
 		}
 	}
-	for len(d.b) > 0 && !d.short {
+	for len(d.B) > 0 && !d.Short {
 		o := d.op()
-		if d.short {
+		if d.Short {
 			break
 		}
 		if err := o.Check(); err != nil {
@@ -152,76 +163,32 @@ func Decode(b []byte) (e Entry, n int, err error) {
 		}
 		e.Ops = append(e.Ops, o)
 	}
-	if d.short {
+	if d.Short {
 		return Entry{}, 0, fmt.Errorf("journal: entry %d: an operation is cut off", e.Number)
 	}
 	return e, n, nil
 }
 
-// reader takes values from the front of b. After the end all are zero, and short is set.
-type reader struct {
-	b     []byte
-	short bool
-}
-
-func (d *reader) take(n int) []byte {
-	if n > len(d.b) {
-		d.short, d.b = true, nil
-		return nil
-	}
-	v := d.b[:n:n]
-	d.b = d.b[n:]
-	return v
-}
-
-func (d *reader) uint8() uint8 {
-	if v := d.take(1); v != nil {
-		return v[0]
-	}
-	return 0
-}
-
-func (d *reader) uint16() uint16 {
-	if v := d.take(2); v != nil {
-		return binary.BigEndian.Uint16(v)
-	}
-	return 0
-}
-
-func (d *reader) uint32() uint32 {
-	if v := d.take(4); v != nil {
-		return binary.BigEndian.Uint32(v)
-	}
-	return 0
-}
-
-func (d *reader) uint64() uint64 {
-	if v := d.take(8); v != nil {
-		return binary.BigEndian.Uint64(v)
-	}
-	return 0
-}
-
-func (d *reader) op() store.Op {
-	o := store.Op{Kind: store.OpKind(d.uint8())}
+func (d *Reader) op() store.Op {
+	o := store.Op{Kind: store.OpKind(d.Uint8())}
 	switch o.Kind {
 	case store.PutLID:
-		o.GUID, o.LID, o.LMC = ib.GUID(d.uint64()), ib.LID(d.uint16()), d.uint8()
+		o.GUID, o.LID, o.LMC = ib.GUID(d.Uint64()), ib.LID(d.Uint16()), d.Uint8()
 	case store.DeleteLID, store.DeleteMKey:
-		o.GUID = ib.GUID(d.uint64())
+		o.GUID = ib.GUID(d.Uint64())
 	case store.PutMKey:
-		o.GUID, o.MKey = ib.GUID(d.uint64()), ib.MKey(d.uint64())
+		o.GUID, o.MKey = ib.GUID(d.Uint64()), ib.MKey(d.Uint64())
 	case store.PutNeighbor:
-		o.GUID, o.Port, o.Peer = ib.GUID(d.uint64()), d.uint8(), ib.GUID(d.uint64())
+		o.GUID, o.Port, o.Peer = ib.GUID(d.Uint64()), d.Uint8(), ib.GUID(d.Uint64())
 	case store.DeleteNeighbor:
-		o.GUID, o.Port = ib.GUID(d.uint64()), d.uint8()
+		o.GUID, o.Port = ib.GUID(d.Uint64()), d.Uint8()
 	case store.PutRecord:
-		o.Record.Table = store.Table(d.uint8())
-		k, v := int(d.uint16()), int(d.uint32())
-		o.Record.Key, o.Record.Value = d.take(k), d.take(v)
+		o.Record.Table = store.Table(d.Uint8())
+		k, v := int(d.Uint16()), int(d.Uint32())
+		o.Record.Key, o.Record.Value = d.Take(k), d.Take(v)
 	case store.DeleteRecord:
-		o.Record.Table = store.Table(d.uint8())
-		o.Record.Key = d.take(int(d.uint16()))
+		o.Record.Table = store.Table(d.Uint8())
+		o.Record.Key = d.Take(int(d.Uint16()))
 	}
 	return o
 }
