@@ -119,10 +119,20 @@ type Config struct {
 	// so, because the cores then know more than the store.
 	Lead func(dropped bool) error
 	Led  func()
+	// Hints brings what other managers say, newest first read; nil: nothing.
+	Hints <-chan Hint
 	// Revoked is the error of Port.Recv which says that another manager may drive the subnet from
 	// now on; nil: there is none. Run then ends at once with ErrRevoked. It writes nothing more,
 	// because the port takes nothing more.
 	Revoked error
+}
+
+// Hint is what is known of other managers otherwise than from the subnet.
+type Hint struct {
+	// Allies have the same stored state as this manager.
+	Allies []sm.Ally
+	// Warm is what the master publishes, nil if that is not known.
+	Warm *subnet.Snapshot
 }
 
 const (

@@ -84,6 +84,9 @@ func (l *loop) run(stored *store.State) error {
 			l.shell.Mail()
 		case a := <-d.ask:
 			a <- d.core.Status()
+		case h := <-d.cfg.Hints:
+			l.shell.SetWarm(h.Warm)
+			l.shell.Step(sm.SetAllies{List: h.Allies})
 		case <-d.pulses.sm.ask:
 		case <-progress:
 			d.cfg.Progress(d.core.Status())

@@ -290,6 +290,9 @@ func (m *Manager) Reroute(rebalance bool) { m.sm.Step(sm.Reroute{Rebalance: reba
 // place.
 func (m *Manager) SetWarm(s *subnet.Snapshot) { m.sm.SetWarm(s) }
 
+// SetAllies names the managers that have the same stored state.
+func (m *Manager) SetAllies(list ...sm.Ally) { m.sm.Step(sm.SetAllies{List: list}) }
+
 // Inject hands the manager a packet as if it had come from p.Addr, whatever that is: the
 // simulator vouches for source LIDs as hardware does.
 func (m *Manager) Inject(p *mad.Packet) { m.receive(p) }

@@ -162,6 +162,8 @@ func (c *Core) Step(now mad.Time, ev Event, out *Output) {
 		c.out.Slow = &ev
 	case SetWarm:
 		c.takeover.Set(ev.Snapshot)
+	case SetAllies:
+		c.mastership.SetAllies(ev.List)
 	case PortLost:
 		c.onPortLost()
 	case Stop:

@@ -125,6 +125,10 @@ type SetSlowPaths struct {
 // When the master dies or hands over the SA answers from it until the subnet is read.
 type SetWarm struct{ Snapshot *subnet.Snapshot }
 
+// SetAllies replaces the managers that have the same stored state: one of them that is master is polled
+// often.
+type SetAllies struct{ List []Ally }
+
 // PortLost says that our port is gone (device removed, transport closed).
 type PortLost struct{}
 
@@ -148,6 +152,7 @@ func (ReadTables) event()    {}
 func (HostsNotified) event() {}
 func (SetSlowPaths) event()  {}
 func (SetWarm) event()       {}
+func (SetAllies) event()     {}
 func (PortLost) event()      {}
 func (Stop) event()          {}
 

@@ -4,6 +4,7 @@ import (
 	"heddle/partition"
 	"heddle/sm/config"
 	"heddle/sm/job"
+	"heddle/sm/mastership"
 	"heddle/sm/notice"
 	"heddle/sm/pkeymgr"
 	"heddle/sm/topo"
@@ -55,6 +56,9 @@ type (
 	Risk        = notice.Risk
 	RiskChannel = notice.RiskChannel
 )
+
+// Ally is another manager that has the same stored state. See package mastership.
+type Ally = mastership.Ally
 
 // What the shell runs for a manager, and what it finds. See package job.
 type (

@@ -7,6 +7,7 @@ import (
 	"heddle/mad"
 	"heddle/sm/notice"
 	"heddle/sm/work"
+	"heddle/subnet"
 )
 
 // beginTakeover begins the takeover that comes before the first sweep of a manager that knows what its
@@ -51,7 +52,7 @@ func (c *Core) takeoverDone() bool {
 	if why == "" {
 		was := c.Snapshot
 		c.Snapshot = c.takeover.Serve()
-		if c.mastership.TakeOver(c.agenda.Why()) {
+		if c.mastership.TakeOver(c.agenda.Why()) || c.State == subnet.Standby {
 			return true
 		}
 		c.Snapshot, why = was, "another manager is master, or ranks above us"

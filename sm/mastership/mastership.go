@@ -58,7 +58,9 @@ type Machine struct {
 	pollAt  mad.Time // of the next poll; mad.Never
 	busy    bool     // a poll is not answered
 	missed  int      // polls in a row that were not answered
-	called  bool     // an equal master was told of us
+	silence error    // of the last of them
+	allies  map[ib.GUID]bool
+	called  bool // an equal master was told of us
 }
 
 // New returns the machine of a manager that is not active.
@@ -163,14 +165,20 @@ func (s *Machine) Start() {
 // NoLink is called when our port has no link, so that there is no subnet to be master of.
 func (s *Machine) NoLink() { s.setState(subnet.Discovering, "our port has no link") }
 
-// TakeOver has us be master before we have read the subnet, unless we are already. It reports false if
-// another manager forbids that. The discovery that follows decides again.
+// TakeOver has us be master before we have read the subnet, unless we are already. The discovery that
+// follows decides again. It reports false if another manager forbids that: we follow that one, or, if
+// our own mastership was granted, a discovery is to decide.
 func (s *Machine) TakeOver(why string) bool {
 	if s.State == subnet.Master {
 		s.manager.PublishState()
 		return true
 	}
-	if outcome, _ := election.Decide(s.candidate(), s.others); outcome != election.Lead {
+	switch outcome, who := election.Decide(s.candidate(), s.others); outcome {
+	case election.Lead:
+	case election.FollowMaster, election.FollowHigher:
+		s.follow(*who, "another manager takes the subnet over: "+who.Info.GUID.String())
+		return false
+	default:
 		return false
 	}
 	s.stopPolling()

@@ -101,7 +101,8 @@ func (s *Machine) Refresh() {
 func (s *Machine) startPolling() {
 	s.polling = true
 	s.missed, s.busy, s.called = 0, false, false
-	s.pollAt = s.Now.Add(s.Config.PollInterval)
+	every, _ := s.rhythm()
+	s.pollAt = s.Now.Add(every)
 }
 
 func (s *Machine) stopPolling() {
@@ -122,11 +123,11 @@ func (s *Machine) Due() {
 	if !s.polling {
 		return
 	}
+	every, _ := s.rhythm()
+	s.pollAt = s.Now.Add(every)
 	if s.busy { // the answer of the last poll is still awaited
-		s.pollAt = s.Now.Add(s.Config.PollInterval)
 		return
 	}
-	s.pollAt = s.Now.Add(s.Config.PollInterval)
 	s.busy = true
 	s.submit(work.OpPoll, ib.MethodGet, 0, &s.master, nil)
 }
@@ -140,6 +141,9 @@ func (s *Machine) submit(o work.Op, method ib.Method, mod uint32, to *election.O
 	}
 	if o == work.OpPoll {
 		r.Retries = -1 // the next poll is the retry
+		if every, _ := s.rhythm(); every < s.Config.SMPTimeout {
+			r.Timeout = every
+		}
 	}
 	_ = s.Engine.Submit(&r) // a full queue is a missed poll: the timer asks again
 }
@@ -159,8 +163,9 @@ func (s *Machine) Polled(comp *mad.Completion) {
 		(si.SMState == smp.SMMaster || (si.SMState == smp.SMStandby || si.SMState == smp.SMDiscovering) && s.candidate().Beats(&si))
 	if !alive {
 		s.missed++
+		s.silence = err
 		// An answer that says it is no longer master needs no more proof.
-		if err == nil || s.missed > s.Config.PollRetries {
+		if _, misses := s.rhythm(); err == nil || s.missed >= misses {
 			s.masterLost(err)
 		}
 		return

@@ -1,0 +1,60 @@
+package mastership
+
+import (
+	"time"
+
+	"heddle/ib"
+)
+
+// Ally is another manager that has the same stored state: it and we lose nothing when one of us
+// succeeds the other, so a dead one is found soon.
+type Ally struct {
+	GUID ib.GUID
+	// Heard: it says on another channel, these moments, that it is master. Then its silence in the
+	// subnet counts only if it lasts: it may be busy.
+	Heard bool
+}
+
+// How a master that is an ally is polled, in place of Config.PollInterval and PollRetries. It is dead
+// after allyMisses polls in a row without an answer, that is at most 0.32 s after its last one. A lost
+// packet or two are no death.
+const (
+	allyInterval = 80 * time.Millisecond
+	allyMisses   = 3
+	heardMisses  = 40
+)
+
+// SetAllies replaces the allies.
+func (s *Machine) SetAllies(list []Ally) {
+	was := s.allies
+	s.allies = map[ib.GUID]bool{}
+	for _, a := range list {
+		s.allies[a.GUID] = a.Heard
+	}
+	if !s.polling {
+		return
+	}
+	guid := s.master.Info.GUID
+	heard, ally := s.allies[guid]
+	if before, known := was[guid]; !ally || known && (heard || !before) {
+		return // nothing is more urgent than before
+	}
+	if s.missed >= allyMisses && !heard {
+		s.masterLost(s.silence)
+		return
+	}
+	s.pollAt = s.Now
+}
+
+// rhythm is how the master is polled, and how many polls without an answer are its death.
+func (s *Machine) rhythm() (every time.Duration, misses int) {
+	every, misses = s.Config.PollInterval, s.Config.PollRetries+1
+	heard, ally := s.allies[s.master.Info.GUID]
+	if !ally || every < allyInterval {
+		return every, misses
+	}
+	if heard {
+		return allyInterval, heardMisses
+	}
+	return allyInterval, allyMisses
+}
