@@ -58,6 +58,18 @@ type Quorum struct {
 	Entries   uint64  `json:"entries" doc:"changes of this manager that were stored, since it started"`
 	Commit    float64 `json:"commit_seconds" doc:"mean time until a change was stored"`
 	Takeovers uint64  `json:"takeovers" doc:"times that this manager won the term"`
+	Warm      bool    `json:"warm" doc:"standby: it has what the master publishes, so it answers before it has read the subnet"`
+
+	Members []Member `json:"members,omitempty" doc:"the other managers, with --peer"`
+}
+
+// Member is another manager with the same state in etcd.
+type Member struct {
+	Address string `json:"address"`
+	GUID    string `json:"port_guid,omitempty" doc:"of its port; empty: it was not heard yet"`
+	Heard   bool   `json:"heard" doc:"it was heard in the last 0.24 s"`
+	Master  bool   `json:"master" doc:"as it says"`
+	Err     string `json:"error,omitempty" doc:"why it is not heard"`
 }
 
 // Pair is how a manager stands to its partner.

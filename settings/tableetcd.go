@@ -72,8 +72,6 @@ func (v *Values) checkEtcd() error {
 	switch e := &v.Etcd; {
 	case e.Store == "":
 		return nil
-	case v.HA.Peer != "":
-		return fmt.Errorf("%s and %s do not go together: a pair keeps its state on two disks", v.From("store"), v.From("peer"))
 	case v.Once:
 		return fmt.Errorf("%s and %s do not go together: who holds the shared state stays", v.From("store"), v.From("once"))
 	case v.Files.SADump != "":

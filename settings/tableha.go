@@ -12,7 +12,7 @@ import (
 
 // HA makes a manager one of a pair.
 type HA struct {
-	Peer     string // HOST:PORT; empty: there is no pair
+	Peer     string // HOST:PORT; empty: there is no pair. With Etcd.Store HOST:PORT,…: see Peers
 	PeerGUID ib.GUID
 	PeerAPI  string
 	Listen   string
@@ -34,7 +34,7 @@ var pairs = []string{"sm"}
 var haTable = []Setting{
 	{
 		Name: "peer", Group: Pair, Arg: "HOST:PORT", Since: v020, Commands: pairs,
-		Meaning: "the other manager of a pair, which has the same state and takes over: its --ha-listen; empty for none",
+		Meaning: "the other manager of a pair, which has the same state and takes over: its --ha-listen; empty for none. With --store, all other managers (HOST:PORT,HOST:PORT...): a standby then finds a dead master sooner, and knows what it published",
 		value:   text{func(c *Config) *string { return &c.HA.Peer }},
 	},
 	{
@@ -49,7 +49,7 @@ var haTable = []Setting{
 	},
 	{
 		Name: "ha-listen", Group: Pair, Arg: "[HOST]:PORT", Since: v020, Commands: pairs,
-		Meaning: "address on which the other manager copies the state; default: all addresses, the port of --peer",
+		Meaning: "address on which the other manager copies the state, or others follow what is published; default: all addresses, the port of --peer",
 		value:   text{func(c *Config) *string { return &c.HA.Listen }},
 	},
 	{
@@ -90,6 +90,9 @@ var haFiles = []struct {
 	{"ha-secret", HASecret, func(h *HA) *string { return &h.Secret }},
 }
 
+// Peers are the addresses of the other managers: several only with Etcd.Store.
+func (h *HA) Peers() []string { return strings.Split(h.Peer, ",") }
+
 // Complete returns h with what follows from other settings.
 func (h HA) Complete() HA {
 	for _, f := range haFiles {
@@ -97,7 +100,7 @@ func (h HA) Complete() HA {
 			*at = path.Join(h.Dir, f.name)
 		}
 	}
-	host, port, _ := splitAddress(h.Peer)
+	host, port, _ := splitAddress(h.Peers()[0])
 	if h.Listen == "" {
 		h.Listen = ":" + port
 	}
@@ -117,9 +120,11 @@ func (v *Values) checkPair() error {
 		}
 		return nil
 	}
-	from := v.From("peer")
-	if err := checkAddress(v.HA.Peer, true); err != nil {
-		return fmt.Errorf("%s %q: %w", from, v.HA.Peer, err)
+	from, shared := v.From("peer"), v.Etcd.Store != ""
+	for _, p := range v.HA.Peers() {
+		if err := checkAddress(p, true); err != nil {
+			return fmt.Errorf("%s %q: %w", from, p, err)
+		}
 	}
 	if l := v.HA.Listen; l != "" {
 		if err := checkAddress(l, false); err != nil {
@@ -127,6 +132,11 @@ func (v *Values) checkPair() error {
 		}
 	}
 	switch {
+	case shared && (v.Given("peer-guid") || v.Given("peer-api") || v.Given("ha-secret")):
+		return fmt.Errorf("%s with --store has no --peer-guid, --peer-api or --ha-secret: these are of a pair", from)
+	case shared:
+	case len(v.HA.Peers()) > 1:
+		return fmt.Errorf("%s: a pair has one other manager; three or more need --store", from)
 	case v.Files.State == "":
 		return fmt.Errorf("%s requires --state: a pair keeps its state on two disks", from)
 	case v.Once:
@@ -135,7 +145,7 @@ func (v *Values) checkPair() error {
 		return fmt.Errorf("%s requires --peer-guid, the other manager's port GUID ('ibstat -p' there prints it)", from)
 	}
 	for _, f := range haFiles {
-		if v.HA.Dir == "" && *f.at(&v.HA) == "" {
+		if v.HA.Dir == "" && *f.at(&v.HA) == "" && !(shared && f.setting == "ha-secret") {
 			return fmt.Errorf("%s requires --ha-dir ('heddle ctl ha certs' makes one), or --%s", from, f.setting)
 		}
 	}

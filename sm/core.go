@@ -160,10 +160,8 @@ func (c *Core) Step(now mad.Time, ev Event, out *Output) {
 	case SetSlowPaths:
 		ev.Paths = c.router.GrantSlow(ev.Paths, ev.Until)
 		c.out.Slow = &ev
-	case SetWarm:
-		c.takeover.Set(ev.Snapshot)
-	case SetAllies:
-		c.mastership.SetAllies(ev.List)
+	case SetWarm, SetAllies:
+		c.hinted(ev)
 	case PortLost:
 		c.onPortLost()
 	case Stop:
@@ -176,6 +174,16 @@ func (c *Core) Step(now mad.Time, ev Event, out *Output) {
 	c.pump()
 	out.Timer = c.nextTimer()
 	c.out, c.Output = nil, nil
+}
+
+// hinted takes what is known of other managers otherwise than from the subnet.
+func (c *Core) hinted(ev Event) {
+	switch ev := ev.(type) {
+	case SetWarm:
+		c.takeover.Set(ev.Snapshot)
+	case SetAllies:
+		c.mastership.SetAllies(ev.List)
+	}
 }
 
 func (c *Core) onStart(ev Start) {

@@ -156,6 +156,21 @@ func printQuorum(row func(k, f string, a ...any), h *api.HA) {
 	if q.Takeovers > 0 {
 		row("takeovers", "%d", q.Takeovers)
 	}
+	if h.State == "follower" && !q.Warm {
+		row("warm", "no: if it takes over it reads the subnet before it answers")
+	}
+	for _, m := range q.Members {
+		said := "is silent"
+		switch {
+		case m.Heard && m.Master:
+			said = "is master"
+		case m.Heard:
+			said = "is standby"
+		case m.Err != "":
+			said = m.Err
+		}
+		row("manager", "%s %s: %s", m.Address, m.GUID, said)
+	}
 }
 
 // ago says how long ago something was.

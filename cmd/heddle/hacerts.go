@@ -15,6 +15,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -26,9 +27,10 @@ import (
 func ctlHACerts() *cobra.Command {
 	var dir string
 	c := &cobra.Command{
-		Use:   "certs --dir DIR HOST HOST",
-		Short: "Make the certificates and the secret of a pair",
-		Long: `Makes a directory for each of the two hosts of a pair below DIR, with ` + settings.HACertificate + `,
+		Use:   "certs --dir DIR HOST HOST...",
+		Short: "Make the certificates and the secret of managers that share a state",
+		Long: `Makes a directory for each host below DIR, two for a pair or more for managers
+that share a state in etcd, with ` + settings.HACertificate + `,
 ` + settings.HAKey + `, ` + settings.HAAuthority + ` and ` + settings.HASecret + `. Copy each to its host, as a directory that only the manager's
 user can read, and name it with --ha-dir. HOST is a name or an address under
 which the other manager reaches the host, that of --peer there.
@@ -39,8 +41,8 @@ restart the active manager, and start the standby.`,
 		Example: `  heddle ctl ha certs --dir pair manager-1 manager-2
   scp -r pair/manager-2 manager-2:/etc/heddle/pair`,
 		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) != 2 || args[0] == args[1] {
-				return usagef("ctl ha certs: name the two hosts of the pair")
+			if names := slices.Sorted(slices.Values(args)); len(args) < 2 || len(slices.Compact(names)) < len(args) {
+				return usagef("ctl ha certs: name two hosts or more, each once")
 			}
 			return nil
 		},
@@ -52,12 +54,17 @@ restart the active manager, and start the standby.`,
 				return err
 			}
 			for i, h := range hosts {
-				fmt.Fprintf(cmd.OutOrStdout(), "on %s: heddle sm --peer %s:7482 --peer-guid GUID --ha-dir DIR, with DIR a copy of %s\n", h, hosts[1-i], filepath.Join(dir, fileName(h)))
+				args := fmt.Sprintf("--peer %s:7482 --peer-guid GUID", hosts[(i+1)%2])
+				if len(hosts) > 2 {
+					others := slices.DeleteFunc(slices.Clone(hosts), func(o string) bool { return o == h })
+					args = fmt.Sprintf("--store etcd://... --peer %s:7482", strings.Join(others, ":7482,"))
+				}
+				fmt.Fprintf(cmd.OutOrStdout(), "on %s: heddle sm %s --ha-dir DIR, with DIR a copy of %s\n", h, args, filepath.Join(dir, fileName(h)))
 			}
 			return nil
 		},
 	}
-	c.Flags().StringVar(&dir, "dir", "", "`DIR` to make the two directories in")
+	c.Flags().StringVar(&dir, "dir", "", "`DIR` to make the directories in")
 	return c
 }
 
@@ -74,7 +81,7 @@ func fileName(host string) string {
 	}, host)
 }
 
-// makePair makes the files of two hosts. It replaces no file.
+// makePair makes the files of some hosts. It replaces no file.
 func makePair(dir string, hosts []string, now time.Time) error {
 	ca := &x509.Certificate{
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "Heddle pair " + strings.Join(hosts, " and ")},

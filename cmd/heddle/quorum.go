@@ -12,6 +12,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"heddle/daemon/process"
+	"heddle/replica/live"
+	"heddle/replica/members"
 	"heddle/store"
 	"heddle/store/etcd"
 )
@@ -67,6 +69,16 @@ func (f smFlags) openEtcd(ctx context.Context, log *slog.Logger) (*etcd.Store, e
 	}
 }
 
+// members are the streams with the other managers of a shared state.
+func (f smFlags) members(changed func(), log *slog.Logger) (*members.Members, error) {
+	h := f.HA.Complete()
+	tls, err := live.LoadTLS(h.Certificate, h.Key, h.Authority)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", f.From("peer"), err)
+	}
+	return members.New(members.Config{Listen: h.Listen, Peers: h.Peers(), TLS: tls, Log: log, Changed: changed})
+}
+
 // manageQuorum runs a manager whose state others share.
 func (f smFlags) manageQuorum(cmd *cobra.Command, m managed) error {
 	st, err := f.openEtcd(cmd.Context(), m.log)
@@ -77,6 +89,12 @@ func (f smFlags) manageQuorum(cmd *cobra.Command, m managed) error {
 	if f.Etcd.Authority == "" {
 		m.log.Warn("the shared state, with its keys, goes to etcd unencrypted; give --etcd-ca", "kind", "open_configuration")
 	}
-	m.authority = &process.Quorum{Single: *single(&m, st), Terms: st, Log: m.log, Wait: f.Etcd.Wait}
+	q := &process.Quorum{Single: *single(&m, st), Terms: st, Log: m.log, Wait: f.Etcd.Wait}
+	if f.HA.Peer != "" {
+		if q.Members, err = f.members(q.Changed, m.log); err != nil {
+			return err
+		}
+	}
+	m.authority = q
 	return exitStatus(f.manage(cmd, m))
 }

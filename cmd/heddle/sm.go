@@ -380,7 +380,7 @@ func (f smFlags) daemon(m *managed, mandate *process.Mandate, saKey uint64) (*da
 	cfg := &daemon.Config{
 		Port: mandate.Port, PortName: m.name, Core: core, Store: mandate.Store, Revoked: mandate.Revoked, Log: m.log, Once: m.once,
 		Cores: addThreads(), ClaimWait: f.ClaimWait, Queue: f.Queue, QueuePerRequester: f.QueueEach, Registry: f.Registry, VM: f.VM, Meter: m.meter,
-		Progress: m.tty.progress(), Lead: mandate.Lead, Led: mandate.Led, Wall: mandate.Wall,
+		Progress: m.tty.progress(), Lead: mandate.Lead, Led: mandate.Led, Wall: mandate.Wall, Hints: mandate.Hints,
 	}
 	if mandate.Warm != nil {
 		cfg.Warm = mandate.Warm()

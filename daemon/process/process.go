@@ -4,6 +4,7 @@
 //
 //   - Single: this process alone, from its start. SMInfo settles who is master of the subnet, and
 //     the manager on standby is a Daemon too.
+//   - Quorum: one of several processes that share their state in etcd. SMInfo settles who is master.
 //   - Pair: one of two processes that share their state (package replica/live). On standby no
 //     manager runs.
 //
@@ -79,6 +80,8 @@ type Mandate struct {
 	// Wall is the time in which ends of leases are stored, in nanoseconds since 1970; nil: that of this
 	// machine.
 	Wall func() int64
+	// Hints is that of daemon.Config; may be nil.
+	Hints <-chan daemon.Hint
 	// Up is called when the manager has brought the subnet up; may be nil.
 	Up func()
 }

@@ -11,10 +11,12 @@ import (
 
 	"heddle/ib"
 	"heddle/mad"
+	"heddle/replica/members"
 	"heddle/sa"
 	"heddle/sm"
 	"heddle/store"
 	"heddle/store/journal"
+	"heddle/subnet"
 )
 
 // Terms is a store that several managers share, and that only the one with the term can write:
@@ -34,6 +36,8 @@ type Terms interface {
 	Vacant(ctx context.Context) (bool, error)
 	// Synced is the last entry that is known, and when there was no later one. It does not wait.
 	Synced() (journal.Mark, time.Time)
+	// Followed is the state up to that entry. It does not wait either.
+	Followed() (*store.State, journal.Mark, error)
 	// Follow keeps what Contents returns up to date, until ctx ends.
 	Follow(ctx context.Context) error
 }
@@ -42,18 +46,22 @@ type Terms interface {
 var errStale = errors.New("other managers have changed the state since it was read")
 
 // Quorum lets a process manage its subnet with a state that other processes share. SMInfo settles who
-// is master; who becomes master wins the term before it stores or sends anything. If its cores know
-// another state than the store has, they are started anew with the mastership.
+// is master; who becomes master wins the term before it stores anything. If its cores know an older
+// state than this process has followed, they are started anew with the mastership, and again if the
+// store then turns out to have a newer one.
 //
-// Who cannot win the term, because the store is away, drives the subnet all the same, with what it
-// has read; changes are refused until the store is back. Who loses the term to another master, in
-// another part of a subnet that fell apart, goes on like that until the other one is no longer master.
+// Who cannot win the term soon, because the store is away, drives the subnet all the same, with what it
+// has followed; changes are refused until the store is back. Who loses the term to another master, in
+// another part of a subnet that fell apart, goes on like that until the other one is no longer master,
+// or is gone.
 type Quorum struct {
 	Single
 	Terms Terms
 	Log   *slog.Logger
-	// Wait bounds each look at the store in the manager's loop; Look is how often a master without
-	// the term tries to get it. 0: the defaults.
+	// Members are the streams with the other managers; nil: there are none.
+	Members *members.Members
+	// Wait bounds an attempt to win the term, Look is how often a master without the term tries to get
+	// it. 0: the defaults.
 	Wait, Look time.Duration
 
 	// gate is held by whoever wins the term, until it is known what the cores make of it, and for
@@ -62,6 +70,7 @@ type Quorum struct {
 
 	mu      sync.Mutex
 	port    mad.Transport      // of the mandate; guarded by mu
+	again   bool               // of the mandate: its cores are master from the start; guarded by mu
 	known   journal.Mark       // up to which the cores have read the state; guarded by mu
 	term    journal.Term       // the last one that was won, in which they alone wrote; guarded by mu
 	lost    bool               // that term ended otherwise than by giving it back; guarded by mu
@@ -73,23 +82,45 @@ type Quorum struct {
 	regain  bool               // it was won after it could not be, or was lost; guarded by mu
 	tally   tally              // guarded by mu
 	kept    chan struct{}      // closed when keep, or the resignation after it, has ended; guarded by mu
+	warmth                     // guarded by mu
 }
 
 // Defaults of a Quorum.
 const (
 	quorumWait = 2 * time.Second
-	quorumLook = time.Second
+	quorumLook = 250 * time.Millisecond
+	// quorumSoon bounds the attempt to win the term in the manager's loop. Hosts wait for their answers
+	// meanwhile, and an etcd that elects a leader takes longer.
+	quorumSoon = 150 * time.Millisecond
 )
 
-// Run implements Authority: it follows what other processes write.
+// Run implements Authority: it follows what other processes write, and says.
 func (q *Quorum) Run(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var running sync.WaitGroup
+	defer running.Wait()
+	var failed error
+	if q.Members != nil {
+		running.Go(func() {
+			defer cancel()
+			failed = q.Members.Run(ctx)
+		})
+	}
+	running.Go(func() { q.advise(ctx) })
+	q.follow(ctx)
+	running.Wait()
+	return failed
+}
+
+// follow follows what other processes write.
+func (q *Quorum) follow(ctx context.Context) {
 	for ctx.Err() == nil {
 		if err := q.Terms.Follow(ctx); ctx.Err() == nil {
 			q.log().Error("the shared state cannot be followed; it is tried again", "err", err)
-			rest(ctx, 10*q.look())
+			rest(ctx, 10*time.Second)
 		}
 	}
-	return nil
 }
 
 // rest waits, or until ctx ends.
@@ -122,8 +153,12 @@ func (q *Quorum) Await(ctx context.Context) (*Mandate, error) {
 	defer q.mu.Unlock()
 	q.port, q.stale, q.term, q.lost = port, false, journal.Term{}, false
 	granted := q.granted
-	q.granted = false
+	q.granted, q.again = false, granted
+	if q.Members != nil {
+		q.Members.Begin(port.PortGUID())
+	}
 	return &Mandate{
+		Hints: q.newHints(), Warm: func() *subnet.Snapshot { return q.warmIf(granted) }, Published: q.published,
 		Port: port, Store: &reader{q.Terms, q}, Inherited: true,
 		Configure: func(core *sm.Config, registry *sa.Config) {
 			core.Granted, registry.MustSave = granted, true
@@ -140,9 +175,10 @@ type reader struct {
 	q *Quorum
 }
 
-// Load implements store.Store.
+// Load implements store.Store. The state may be behind that of the store: Win says so, which every
+// mastership begins with.
 func (r *reader) Load() (*store.State, error) {
-	st, at, err := r.Contents()
+	st, at, err := r.Followed()
 	if err == nil {
 		r.q.mu.Lock()
 		r.q.known = at
@@ -178,21 +214,26 @@ func (q *Quorum) lead(ctx context.Context, guid ib.GUID, dropped bool) error {
 	}
 	q.gate.Lock()
 	defer q.gate.Unlock()
-	limited, cancel := context.WithTimeout(ctx, q.wait())
+	if q.behind(dropped) {
+		return errStale
+	}
+	limited, cancel := context.WithTimeout(ctx, min(q.wait(), quorumSoon))
 	had, err := q.Terms.Win(limited, guid, "master of the subnet by SMInfo")
 	cancel()
 	q.mu.Lock() // not before: who asks for the state does not wait
 	defer q.mu.Unlock()
 	switch {
 	case err == nil && (dropped || !q.current(had)):
-		q.log().Info("this manager is master: its cores are started anew with the state of the others", "had", q.known.String(), "has", had.String())
-		q.stale, q.granted = true, true
+		q.renew("had", q.known.String(), "has", had.String())
 		return errStale
 	case err == nil:
 		q.term, q.lost = had.Term.Next(guid), false
 		q.log().Info("this manager is master and has the term", "after", had.String())
 	default:
 		q.log().Error("this manager is master without the term: it changes nothing that is stored", "err", err)
+	}
+	if q.Members != nil {
+		q.Members.Lead(true)
 	}
 	keeping, stop := context.WithCancel(ctx)
 	q.stop, q.kept = stop, make(chan struct{})
@@ -201,6 +242,28 @@ func (q *Quorum) lead(ctx context.Context, guid ib.GUID, dropped bool) error {
 	q.observe()
 	go q.keep(keeping, guid, err == nil, q.kept)
 	return nil
+}
+
+// behind reports whether the cores, which were on standby, know less than this process: then they are
+// started anew, without asking the store, which may be away.
+func (q *Quorum) behind(dropped bool) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	last, _ := q.Terms.Synced()
+	if q.again || !dropped && q.current(last) {
+		return false
+	}
+	q.renew("had", q.known.String(), "has", last.String())
+	return true
+}
+
+// renew has the cores started anew, as master. The holder of mu calls it.
+func (q *Quorum) renew(more ...any) {
+	q.log().Info("this manager is master: its cores are started anew with the state of the others", more...)
+	q.stale, q.granted = true, true
+	if q.Members != nil {
+		q.Members.Lead(true) // who waits for the new cores is not to take over
+	}
 }
 
 // current reports whether the cores know the state up to an entry: it is the last one that they have
@@ -215,12 +278,16 @@ func (q *Quorum) keep(ctx context.Context, guid ib.GUID, won bool, ended chan<- 
 	defer close(ended)
 	tick := time.NewTicker(q.look())
 	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
+	for soon := !won; ; soon = false {
+		if !soon {
+			select {
+			case <-ctx.Done():
+			case <-tick.C:
+			}
+		}
+		if ctx.Err() != nil {
 			q.resign()
 			return
-		case <-tick.C:
 		}
 		q.mu.Lock()
 		q.observe()
@@ -257,8 +324,8 @@ func (q *Quorum) regained(had journal.Mark, again bool) {
 		q.log().Info("this manager has the term: changes are stored again")
 		return
 	}
-	q.log().Info("this manager has the term: its cores are started anew with the state of the others")
-	q.stale, q.granted, q.regain = true, true, true
+	q.renew("had", q.known.String(), "has", had.String())
+	q.regain = true
 	q.port.Close() // which ends the manager
 }
 
@@ -271,6 +338,12 @@ func (q *Quorum) led() {
 		q.stop = nil
 		q.why = nil
 		q.observe()
+	}
+	if !q.stale {
+		q.own = nil
+		if q.Members != nil {
+			q.Members.Lead(false)
+		}
 	}
 }
 

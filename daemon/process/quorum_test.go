@@ -108,6 +108,8 @@ func (s *terms) Synced() (m journal.Mark, at time.Time) {
 	return m, at
 }
 
+func (s *terms) Followed() (*store.State, journal.Mark, error) { return s.Contents() }
+
 func (s *terms) Follow(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
 func (s *terms) Close() error                     { return nil }
 

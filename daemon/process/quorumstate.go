@@ -122,6 +122,16 @@ func (q *Quorum) HA() api.HA {
 		Synced: seconds(synced(at)), Refused: t.refusedFor().Seconds(),
 		Entries: t.entries, Takeovers: t.elected + t.regained,
 	}
+	h.Quorum.Warm = q.told.Warm != nil
+	if q.Members != nil {
+		for _, m := range q.Members.Members() {
+			x := api.Member{Address: m.Address, Heard: m.Heard, Master: m.Active, Err: m.Err}
+			if m.GUID != 0 {
+				x.GUID = m.GUID.String()
+			}
+			h.Quorum.Members = append(h.Quorum.Members, x)
+		}
+	}
 	if t.entries > 0 {
 		h.Quorum.Commit = (t.commit / time.Duration(t.entries)).Seconds()
 	}

@@ -298,6 +298,14 @@ func (s *Store) Synced() (journal.Mark, time.Time) {
 	return s.at.Mark, s.synced
 }
 
+// Followed returns the state up to that entry. It does not wait, and etcd may have a newer one.
+func (s *Store) Followed() (*store.State, journal.Mark, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	st, err := s.state.Load()
+	return st, s.at.Mark, err
+}
+
 // readWait bounds a read. It may have to fetch a snapshot of many pieces, so it is longer than that
 // of a change.
 func (s *Store) readWait() time.Duration { return 10 * s.opt.Wait }

@@ -1,0 +1,138 @@
+package interop
+
+import (
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"heddle/api"
+	"heddle/internal/etcdtest"
+	"heddle/internal/need"
+)
+
+// trio is three managers of one fabric with one state in etcd, as processes.
+type trio struct {
+	b       *built
+	t       *testing.T
+	cluster *etcdtest.Cluster
+	sock    string
+	addr    [3]string // of their APIs
+	peers   [3]string // where they show what they publish
+	prog    [3]program
+	more    []string // arguments of all
+}
+
+// newTrio prepares three managers on the first three hosts.
+func newTrio(t *testing.T, b *built, sock string, more ...string) *trio {
+	t.Helper()
+	x := &trio{b: b, t: t, cluster: etcdtest.Start(t, 3), sock: sock, more: more}
+	first := need.Port(t, 6)
+	for i := range 3 {
+		x.peers[i], x.addr[i] = fmt.Sprintf("127.0.0.%d:%d", i+1, first+i), fmt.Sprintf("127.0.0.1:%d", first+3+i)
+	}
+	must(t, upTime, b.dir, nil, heddle, "ctl", "ha", "certs", "--dir", "trio", "127.0.0.1", "127.0.0.2", "127.0.0.3")
+	return x
+}
+
+// start starts manager i.
+func (x *trio) start(i int) {
+	x.t.Helper()
+	args := []string{
+		"sm", "--port", "ibsim:" + x.b.cas[i] + "@" + x.sock, "--store", "etcd://" + strings.Join(x.cluster.Endpoints(), ",") + "/trio",
+		"--api", x.addr[i], "--log-level", "info", "--claim-wait", "1m", "--sa-key", "1",
+		"--peer", strings.Join(x.peers[:], ","), "--ha-listen", x.peers[i],
+		"--ha-dir", filepath.Join(x.b.dir, "trio", fmt.Sprintf("127.0.0.%d", i+1)),
+	}
+	x.prog[i] = start(x.t, x.b.dir, nil, heddle, append(args, x.more...)...)
+	x.prog[i].await("serving the API", 0, upTime)
+}
+
+// ha is how manager i says that it stands; ok is false if it does not answer.
+func (x *trio) ha(i int) (h api.HA, ok bool) {
+	out, err := run(x.t, upTime, x.b.dir, nil, heddle, "ctl", "ha", "status", "--json", "--api", x.addr[i])
+	return h, err == nil && json.Unmarshal([]byte(out), &h) == nil
+}
+
+// settled waits until one of the living managers has the term, the subnet is up, and the others are on
+// standby with what it publishes, and returns it.
+func (x *trio) settled(dead ...int) int {
+	x.t.Helper()
+	for end := time.Now().Add(need.Patience); ; {
+		master, ready := -1, true
+		for i := range 3 {
+			if slices.Contains(dead, i) {
+				continue
+			}
+			h, ok := x.ha(i)
+			switch {
+			case !ok:
+				ready = false
+			case h.State == "term" && master < 0 && status(x.t, x.b.dir, x.addr[i]).SubnetUp:
+				master = i
+			case h.State != "follower" || !h.Quorum.Warm:
+				ready = false
+			}
+		}
+		if master >= 0 && ready {
+			return master
+		}
+		if time.Now().After(end) {
+			x.t.Fatalf("the three are not settled:\n%s\n\n%s\n\n%s", tail(x.prog[0].Output()), tail(x.prog[1].Output()), tail(x.prog[2].Output()))
+		}
+	}
+}
+
+// TestQuorumGap measures how long a host gets no answer of the SA when the master of three managers with
+// one state in etcd is killed, or its host dies with the leader of etcd on it. docs/ha.md has the numbers.
+func TestQuorumGap(t *testing.T) {
+	need.Long(t)
+	b := testNet{name: "tree", gen: []string{"fattree", "648"}}.build(t)
+	_, env := b.simulate(t)
+	sock := strings.TrimPrefix(env[0], "IBSIM_SOCKNAME=")
+	x := newTrio(t, &b, sock)
+	for i := range 3 {
+		x.start(i)
+	}
+	x.settled()
+	w := watchSA(t, sock, b.cas[100], b.portGUID(b.cas[200]))
+	gaps := map[string][]time.Duration{}
+	for range 5 {
+		for _, how := range []string{"kill -9", "host dies, with etcd's leader"} {
+			master := x.settled()
+			leader := x.cluster.AwaitLeader()
+			for w.answered(t); w.longest() > 50*time.Millisecond; w.answered(t) { // until a quiet moment
+			}
+			if how == "kill -9" {
+				x.prog[master].stop(syscall.SIGKILL)
+			} else {
+				// Nothing says that it is dead, as its connections do when a process dies.
+				x.cluster.Stop(leader)
+				x.prog[master].Signal(syscall.SIGSTOP)
+			}
+			var dead []int
+			if how != "kill -9" {
+				w.answered(t)
+				x.cluster.Kill(leader)
+				x.cluster.Restart(leader)
+			}
+			dead = append(dead, master)
+			next := x.settled(dead...)
+			w.answered(t)
+			gaps[how] = append(gaps[how], w.longest())
+			t.Logf("%s of %d: %d is next, without an answer for %v", how, master, next, gaps[how][len(gaps[how])-1])
+			if how != "kill -9" {
+				x.prog[master].stop(syscall.SIGKILL)
+			}
+			x.start(master)
+		}
+	}
+	for how, list := range gaps {
+		slices.Sort(list)
+		t.Logf("%s: without an answer for %v in the median, %v at least, %v at most, of %d times", how, list[len(list)/2], list[0], list[len(list)-1], len(list))
+	}
+}
