@@ -30,8 +30,9 @@ type active struct {
 	// waits: nothing counts before the other manager, as standby, knows this term, and its disk
 	// does not say that it was alone. It might be active too, or go on alone after a start.
 	waits   bool
-	fenced  bool // as rule 5 wants
-	secured bool // entries of this term are newer than any that counted without it
+	fenced  bool     // as rule 5 wants
+	named   mad.Time // since when the peer's port names this manager, before its lease ended; 0: it may not
+	secured bool     // entries of this term are newer than any that counted without it
 	lapse   mad.Time
 	// third is when the port named a third manager last, if no sign of the peer answered a later
 	// one of this manager since: that it named the peer meanwhile may have been overwritten.
@@ -208,6 +209,9 @@ func (a *active) fence(c *Core, ev Fenced) {
 		return
 	}
 	a.fenced = a.fenced || ev.Unreachable || c.now < a.lapse
+	if !ev.Unreachable && a.named == 0 && c.now < a.lapse {
+		a.named = c.now
+	}
 }
 
 // secure says, in the note that is written next, that the term began: no entry of an older
@@ -442,8 +446,16 @@ func (a *active) may(c *Core) bool {
 		if knows(c) {
 			return true
 		}
+		if a.named > 0 && (c.gone() || c.past(a.named, c.cfg.Fence)) {
+			r, ok := c.look(a.named)
+			return ok && r.Port && r.Fabr && r.Mine
+		}
 	} else if c.heard && (p.Boot > a.pairBoot || p.Boot == a.pairBoot && !p.Paired && p.Left >= a.pairConn) {
 		return true // it left, or started anew
+	} else if c.heard && c.ended >= a.pairBoot && c.way < c.silence() {
+		// It starts anew, if ever. It may have taken over before, unheard: this port names it then.
+		r, ok := c.look(c.endedAt)
+		return ok && r.Port && r.Fabr && r.Mine
 	}
 	// Where no way led to this port, the other manager may have taken over without it, and needs
 	// time to make itself the SM of this port once there is one.

@@ -51,6 +51,8 @@ type Core struct {
 	started  mad.Time
 	heardAt  [2]mad.Time // by channel; the start if none
 	missed   bool        // a request in band got no answer since the last sign
+	ended    uint64      // the latest start of the peer whose process has ended
+	endedAt  mad.Time    // when this manager learned that
 
 	standby standby
 	active  active
@@ -87,6 +89,10 @@ func (c *Core) Step(now mad.Time, ev Event, out *Output) {
 		c.hear(ev)
 	case Unanswered:
 		c.missed = true
+	case Ended:
+		if ev.Boot > c.ended {
+			c.ended, c.endedAt = ev.Boot, now
+		}
 	case Opened:
 		c.opened(ev.Mine)
 	case Closed:
@@ -270,6 +276,9 @@ func (c *Core) remember(then func()) {
 
 // silence is since when nothing was heard of the peer.
 func (c *Core) silence() mad.Time { return max(c.heardAt[Stream], c.heardAt[Fabric]) }
+
+// gone reports whether the process has ended whose sign was heard last.
+func (c *Core) gone() bool { return c.heard && c.ended >= c.peer.Boot }
 
 // hear takes a sign. One that is older than the latest counts for nothing.
 func (c *Core) hear(ev Heard) {

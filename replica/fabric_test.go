@@ -58,10 +58,31 @@ func (s *site) fence(until mad.Time) {
 		s.reach()
 	} else {
 		s.other().sm = s.i
+		s.hearEnded(s.core.peer.Boot, s.other().core == nil)
 		s.step(Fenced{})
 	}
 	// It goes on driving: ports that come back are told.
 	s.later(300*time.Millisecond, s.sweep)
+}
+
+// askPort asks the peer's port whether a manager has it, if the answer may be that none has.
+func (s *site) askPort() {
+	w, boot := s.w, s.core.peer.Boot
+	if s.other().core != nil {
+		return
+	}
+	const late = 2 * time.Millisecond
+	s.later(late, func() {
+		none := w.port[0] && w.port[1] && !w.split && s.other().core == nil
+		s.later(late, func() { s.hearEnded(boot, none) })
+	})
+}
+
+// hearEnded tells the core what the peer's port said, if it said so.
+func (s *site) hearEnded(boot uint64, none bool) {
+	if none && boot > 0 {
+		s.step(Ended{boot})
+	}
 }
 
 // reach makes the manager the SM of the other one's port as soon as there is a way.

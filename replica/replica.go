@@ -12,21 +12,25 @@
 //
 //  1. While the active manager is paired, an entry counts when it is durable on both disks.
 //  2. The active manager goes alone, so that entries count when they are durable on its own
-//     disk, in two cases only. The standby said that it left the pairing; or nothing was heard
-//     of it for Config.Alone, its port was active for as long, and a look at the fabric that
-//     began after that shows this port active, a switch that answers, and this manager as the
+//     disk, in three cases only. The standby said that it left the pairing. Its process has ended
+//     (Ended), and this port was active when it was heard last. Or nothing was heard of it for
+//     Config.Alone, and this port was active for as long. In the last two a look at the fabric that
+//     began after that must show this port active, a switch that answers, and this manager as the
 //     SM of its own port. It writes down that it is alone before anything counts.
 //  3. The standby's pairing is a lease. Signs are numbered, and the active manager returns the
 //     highest number that it heard. The standby is paired until Config.Lease after it sent that
 //     sign. Lease is shorter than Alone, so the lease has ended before rule 2 can act.
-//  4. A paired standby takes over when it heard nothing for Config.Take on any channel, its
-//     port is active and a switch answers. It takes the next term, and writes that down first.
+//  4. A paired standby takes over when it heard nothing for Config.Take on any channel, or its
+//     stream broke and the peer's SMInfo was not answered or its process has ended, if its port
+//     is active and a switch answers. It takes the next term, and writes that down first.
 //  5. A manager that took over makes itself the SM of the old one's port first of all, before its
 //     lease ends, unless no way leads to that port: then as soon as one does. If it cannot, it
 //     is standby again, and its entries of that term are no newer than any. An active manager
 //     whose port names the other one is standby from then on. So of two managers on one fabric
-//     at most one goes alone. An active manager that is paired, whose port named a third
-//     manager since the last sign of its peer, does not go alone, but is standby.
+//     at most one goes alone. Once the old one's port names it, and that one's process has ended or
+//     had Config.Fence to look at its port, the new one need not wait for Config.Alone. An active
+//     manager that is paired, whose port named a third manager since the last sign of its peer,
+//     does not go alone, but is standby.
 //  6. A standby that is not paired takes over after Config.Stale without a sign, and says that
 //     it may lack entries. If it stops before it appends more, it says so again next time.
 //  7. Who hears of a newer term is standby from then on. Entries of an older term are refused.
@@ -60,11 +64,14 @@ type Config struct {
 	Take     time.Duration // silence after which a paired standby takes over
 	Alone    time.Duration // silence after which a paired active manager goes alone
 	Lease    time.Duration // how long a paired standby is paired after a sign that was echoed
-	Left     time.Duration // how long a standby without a stream stays paired while it hears signs
-	Stall    time.Duration // how long a write of a standby may take until it leaves the pairing
-	Look     time.Duration // silence after a start until a manager that was alone takes over
-	Stale    time.Duration // silence until a standby that is not paired takes over
-	Waiting  int           // bytes of changes that wait for the peer at most; more are ErrBusy
+	// Fence is how long the peer's port names this manager until this one may go alone. It is longer
+	// than a manager answers without a look at its port (replica/live: Alone/4).
+	Fence   time.Duration
+	Left    time.Duration // how long a standby without a stream stays paired while it hears signs
+	Stall   time.Duration // how long a write of a standby may take until it leaves the pairing
+	Look    time.Duration // silence after a start until a manager that was alone takes over
+	Stale   time.Duration // silence until a standby that is not paired takes over
+	Waiting int           // bytes of changes that wait for the peer at most; more are ErrBusy
 }
 
 // Defaults returns the usual spans.
@@ -73,7 +80,7 @@ func Defaults(me, peer ib.GUID) Config {
 		Me: me, Peer: peer,
 		Every: 100 * time.Millisecond, Take: 400 * time.Millisecond,
 		Alone: 2 * time.Second, Lease: 1800 * time.Millisecond,
-		Left: 200 * time.Millisecond, Stall: 500 * time.Millisecond,
+		Fence: 600 * time.Millisecond, Left: 200 * time.Millisecond, Stall: 500 * time.Millisecond,
 		Look: time.Second, Stale: 10 * time.Second,
 		Waiting: 32 << 20,
 	}
@@ -226,6 +233,9 @@ type (
 	}
 	// Unanswered is a request in band to the peer's port that got no answer.
 	Unanswered struct{}
+	// Ended says that the peer's process of the start Boot, or of an earlier one, has ended: after
+	// the last sign of it was heard, the peer's port said that no manager has it.
+	Ended struct{ Boot uint64 }
 	// Opened is a new stream. Mine: this manager made it, to copy the other one's journal.
 	// There is at most one of mine and one of the peer's.
 	Opened struct{ Mine bool }
@@ -279,6 +289,7 @@ type (
 func (Start) event()      {}
 func (Heard) event()      {}
 func (Unanswered) event() {}
+func (Ended) event()      {}
 func (Opened) event()     {}
 func (Closed) event()     {}
 func (Received) event()   {}

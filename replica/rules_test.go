@@ -63,13 +63,13 @@ func TestFailures(t *testing.T) {
 		ack   time.Duration // until a change is acknowledged again, at most
 		alone bool          // entries count on one manager afterward
 	}{
-		{"the active process dies", func(w *world, a *site) { a.crash() }, true, WhySilence, 350 * ms, 2500 * ms, true},
+		{"the active process dies", func(w *world, a *site) { a.crash() }, true, WhySilence, 350 * ms, 500 * ms, true},
 		{"the active host loses power", func(w *world, a *site) {
 			a.life++
 			a.core, a.drive = nil, false
 			w.cut[Stream] = true
 		}, true, WhySilence, 550 * ms, 2500 * ms, true},
-		{"the standby dies", func(w *world, a *site) { a.other().crash() }, false, 0, 0, 2300 * ms, true},
+		{"the standby dies", func(w *world, a *site) { a.other().crash() }, false, 0, 0, 500 * ms, true},
 		{"Ethernet is cut", func(w *world, a *site) {
 			w.cut[Stream] = true
 			w.breakAll(false)
@@ -84,7 +84,7 @@ func TestFailures(t *testing.T) {
 			o := a.other()
 			o.later(0, func() { o.step(Port{false}) })
 		}, false, 0, 0, 50 * ms, false},
-		{"the active manager is stopped", func(w *world, a *site) { a.stop = true }, true, WhySilence, 600 * ms, 2500 * ms, true},
+		{"the active manager is stopped", func(w *world, a *site) { a.stop = true }, true, WhySilence, 600 * ms, 1500 * ms, true},
 		{"the standby is stopped", func(w *world, a *site) { a.other().stop = true }, false, 0, 0, 2300 * ms, true},
 		{"the standby's disk stalls", func(w *world, a *site) { a.other().slow = 5 * time.Second }, false, 0, 0, 800 * ms, true},
 		{"the standby's disk is full", func(w *world, a *site) { a.other().fails = 1 << 30 }, false, 0, 0, 100 * ms, true},

@@ -164,7 +164,7 @@ func (s *standby) decide(c *Core) {
 		c.takeOver(WhyHandover)
 	case spare:
 		c.due(s.lease)
-		if c.past(silence, c.cfg.Take) || !s.open && c.missed {
+		if c.past(silence, c.cfg.Take) || !s.open && (c.missed || c.gone()) {
 			s.tryTake(c, silence, WhySilence)
 		}
 	case !c.past(s.rest, 0):

@@ -35,6 +35,7 @@ func (s *site) ended(m *stream) {
 	if m != nil && s.theirs == m {
 		s.theirs = nil
 		s.step(Closed{Mine: false})
+		s.askPort()
 	}
 }
 
@@ -54,6 +55,7 @@ func (w *world) breakStream(m *stream, told bool) {
 			if from.mine == m {
 				from.mine = nil
 				from.step(Closed{Mine: true})
+				from.askPort()
 			}
 		})
 	} else if from.mine == m {

@@ -40,10 +40,11 @@ type band struct {
 		busy bool
 		next mad.Time
 	}
-	fence fence
-	echo  uint64 // the peer's nonce
-	boot  uint64 // the start of the peer that it is of
-	seq   uint64 // the last sign of that start that was taken
+	fence  fence
+	ending ending
+	echo   uint64 // the peer's nonce
+	boot   uint64 // the start of the peer that it is of
+	seq    uint64 // the last sign of that start that was taken
 }
 
 // request is a request of the pair that waits for its response.
@@ -174,7 +175,7 @@ func (f *band) tick(now mad.Time) mad.Time {
 			next = min(next, f.poll.next)
 		}
 	}
-	next = min(next, f.fence.tick(f, now))
+	next = min(next, f.fence.tick(f, now), f.ending.tick(f, now))
 	for _, r := range f.waiting {
 		next = min(next, r.due)
 	}

@@ -315,6 +315,7 @@ func (s *streams) ended(st *stream) {
 	st.close()
 	s.p.step(replica.Closed{Mine: st.mine})
 	s.p.band.pollNow()
+	s.p.band.ending.begin(&s.p.band)
 }
 
 // drop closes a stream for the core.

@@ -102,7 +102,7 @@ func newTestbed(t testing.TB, scale int) *testbed {
 		}
 	})
 	r := replica.Defaults(0, 0)
-	for _, d := range []*time.Duration{&r.Every, &r.Take, &r.Alone, &r.Lease, &r.Left, &r.Stall, &r.Look, &r.Stale} {
+	for _, d := range []*time.Duration{&r.Every, &r.Take, &r.Alone, &r.Lease, &r.Fence, &r.Left, &r.Stall, &r.Look, &r.Stale} {
 		*d *= time.Duration(scale)
 	}
 	b.rules = r
