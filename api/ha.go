@@ -90,6 +90,7 @@ type Pair struct {
 	Synced      float64 `json:"sync_seconds" doc:"how long ago the standby of the two is known to have had all entries; negative: not since the start"`
 	Stream      float64 `json:"stream_sign_seconds" doc:"how long ago the partner was heard over TCP; negative: not since the start"`
 	Fabric      float64 `json:"fabric_sign_seconds" doc:"how long ago it was heard through the subnet"`
+	Warm        bool    `json:"warm,omitempty" doc:"standby: it knows what the active manager publishes, and answers from that when it takes over"`
 	Connected   bool    `json:"connected" doc:"the stream to the partner is open"`
 	Serving     bool    `json:"serving" doc:"the partner's stream to this manager is open"`
 	StreamError string  `json:"stream_error,omitempty"`

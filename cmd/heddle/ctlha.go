@@ -100,6 +100,13 @@ func printHA(w io.Writer, body []byte) error {
 		stream += ": " + p.StreamError
 	}
 	row("stream", "%s", stream)
+	if !h.Active && h.State == "paired" {
+		warm := "not yet: a takeover reads the subnet before it answers"
+		if p.Warm {
+			warm = "yes, a takeover answers at once"
+		}
+		row("warm", "%s", warm)
+	}
 	usable := "usable"
 	if !p.PortUsable {
 		usable = "down"

@@ -60,6 +60,7 @@ partner active at b:7482, port GUID 0x2, LID 0
 last sync 0.0 s ago
 heard over TCP 0.0 s ago, in the subnet 0.0 s ago
 stream up
+warm not yet: a takeover reads the subnet before it answers
 port 0x1, down, its SM is LID 0
 `,
 		},

@@ -213,7 +213,7 @@ func (p *Pair) HA() api.HA {
 		LagEntries: st.LagEntries, LagSeconds: st.LagTime.Seconds(),
 		Synced: seconds(lastSync(&st)),
 		Stream: seconds(st.Signs[replica.Stream]), Fabric: seconds(st.Signs[replica.Fabric]),
-		Connected: st.Connected, Serving: st.Serving, StreamError: st.StreamError,
+		Warm: st.Warm, Connected: st.Connected, Serving: st.Serving, StreamError: st.StreamError,
 		PortUsable: st.PortUsable, SMOfPort: int(st.SMOfPort),
 		Entries: st.Entries, Takeovers: st.Takeovers, Answering: answering.Seconds(), Forks: st.Forks, DiskError: st.LastError,
 	}

@@ -64,6 +64,8 @@ type Status struct {
 	// that it names as its SM.
 	PortUsable bool
 	SMOfPort   ib.LID
+	// Warm: this manager knows what the active one publishes, and can answer from it.
+	Warm bool
 	// Counts since the start.
 	Entries   uint64        // entries that count, of this manager's terms
 	Commit    time.Duration // time that they took, from the call of Apply, summed up
@@ -75,8 +77,10 @@ type Status struct {
 // Status returns how the pair stands.
 func (p *Pair) Status() Status {
 	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.st
+	st := p.st
+	p.mu.Unlock()
+	st.Warm = st.Role == replica.Standby && p.isWarm()
+	return st
 }
 
 func (p *Pair) set(f func(*Status)) {

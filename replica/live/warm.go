@@ -70,12 +70,25 @@ func (p *Pair) tryPost(f func()) {
 	}
 }
 
+// counts reports whether what the peer has shown is known and not old. It is called with mu held.
+func (w *warm) counts() bool {
+	return w.has && (w.ended.IsZero() || time.Since(w.ended) <= warmAge)
+}
+
+// isWarm reports whether Warm would return a snapshot.
+func (p *Pair) isWarm() bool {
+	w := &p.warm
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.counts()
+}
+
 // Warm is what the active peer has shown last, nil if that is not known or old.
 func (p *Pair) Warm() *subnet.Snapshot {
 	w := &p.warm
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if !w.has || !w.ended.IsZero() && time.Since(w.ended) > warmAge {
+	if !w.counts() {
 		return nil
 	}
 	s := w.mirror.Snapshot()

@@ -59,6 +59,9 @@ func TestShown(t *testing.T) {
 	if a2.pair().Warm() != nil {
 		t.Error("the active manager has what a peer shows")
 	}
+	if !o.pair().isWarm() || a2.pair().isWarm() {
+		t.Error("it does not say who follows")
+	}
 	got := o.pair().Warm()
 	if got == nil || got.Gen != n.Gen || got.Counts != n.Counts || got.PortByLID(ib.LID(5)) != n.PortByLID(5) {
 		t.Errorf("the standby has %+v", got)
