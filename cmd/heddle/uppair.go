@@ -20,6 +20,7 @@ import (
 
 	"heddle/fabric"
 	"heddle/ib"
+	process "heddle/internal/proc"
 	"heddle/settings"
 	simlive "heddle/sim/live"
 )
@@ -182,7 +183,8 @@ func (s *spare) run(ctx context.Context, exe string, tell *teller) {
 	for {
 		c := exec.CommandContext(ctx, exe, s.args...)
 		c.Env = s.env
-		c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C is for this process, which ends them
+		// Ctrl-C is for this process, which ends them. The kernel does if it is killed: their subnet is here.
+		c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 		c.Cancel = func() error { return c.Process.Signal(syscall.SIGTERM) }
 		c.WaitDelay = 2 * restartAfter
 		r, w := io.Pipe()
@@ -192,7 +194,7 @@ func (s *spare) run(ctx context.Context, exe string, tell *teller) {
 			defer close(read)
 			tell.lines(s.name, r)
 		}()
-		err := c.Start()
+		err := process.Launch(c)
 		if err == nil {
 			tell.say(s.name, fmt.Sprintf("pid %d, page http://%s/", c.Process.Pid, s.api))
 			err = c.Wait()

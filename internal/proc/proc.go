@@ -1,6 +1,6 @@
-// Package proc runs programs for a test or a benchmark. Each runs in its own
-// process group, has its output collected, and dies with this process, however
-// that ends.
+// Package proc runs programs for a test, a benchmark, or a testbed on one machine.
+// Each runs in its own process group, has its output collected, and dies with this
+// process, however that ends.
 package proc
 
 import (
