@@ -53,8 +53,8 @@ func (r *floodTestbed) close() {
 	}
 }
 
-// opensm finds OpenSM and ibsim-run; daemons may be outside a user's PATH.
-func opensm() (sm string, ok bool) {
+// findOpenSM finds OpenSM and ibsim-run; daemons may be outside a user's PATH.
+func findOpenSM() (sm string, ok bool) {
 	if _, err := exec.LookPath("ibsim-run"); err != nil {
 		return "", false
 	}
@@ -68,7 +68,7 @@ func opensm() (sm string, ok bool) {
 
 // Managers implements experiment.Rig.
 func (r *floodTestbed) Managers() []string {
-	if _, ok := opensm(); ok {
+	if _, ok := findOpenSM(); ok {
 		return []string{"OpenSM", "heddle"}
 	}
 	return []string{"heddle"}
@@ -163,7 +163,7 @@ func (s *flooded) opensm(args ...string) error {
 	if err := os.Mkdir(tmp, 0o700); err != nil {
 		return err
 	}
-	sm, _ := opensm()
+	sm, _ := findOpenSM()
 	env := []string{"IBSIM_SOCKNAME=" + s.sock, "SIM_HOST=" + s.hosts[0], "OSM_TMP_DIR=" + tmp, "OSM_CACHE_DIR=" + tmp}
 	// -d 2 flushes its log, which is its standard output and the only sign that
 	// the subnet is up.

@@ -199,7 +199,7 @@ func (o *labRun) run(cmd *cobra.Command, name string) error {
 	rig := newFloodTestbed(cmd.Context())
 	defer rig.close()
 	o.Rig = rig
-	if _, ok := opensm(); ok {
+	if _, ok := findOpenSM(); ok {
 		o.Peer = rig
 	}
 	tty := newTerminal(cmd)

@@ -13,6 +13,7 @@ import (
 	"heddle/daemon"
 	"heddle/route"
 	"heddle/sm"
+	"heddle/store"
 )
 
 // planFlags are the flags of 'heddle plan'.
@@ -71,33 +72,14 @@ func (f *planFlags) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	cfg.PlanOnly = true
-	tty := newTerminal(cmd)
-	log := f.logger(tty)
 	st, err := f.peekStore()
 	if err != nil {
 		return err
 	}
 	defer st.Close()
-	p, err := openPort(cmd.Context(), port)
+	plan, err := f.plan(cmd, cfg, st, port)
 	if err != nil {
 		return err
-	}
-	defer p.Close()
-	suit(&cfg, p)
-	var plan *sm.Plan
-	dc := daemon.Config{
-		Port: p, PortName: port, Core: cfg, Store: st, Log: log,
-		OnPlan: func(pl *sm.Plan) { plan = pl },
-	}
-	dc.Progress = tty.progress()
-	err = daemon.New(dc).Run(cmd.Context())
-	tty.clear()
-	if err != nil {
-		return err
-	}
-	if plan == nil {
-		return fmt.Errorf("the discovery was interrupted; there is no plan")
 	}
 	forecast, err := forecastOf(plan, lost)
 	if err != nil {
@@ -109,6 +91,30 @@ func (f *planFlags) run(cmd *cobra.Command) error {
 		return printJSON(cmd.OutOrStdout(), v)
 	}
 	return printPlan(cmd.OutOrStdout(), plan, forecast)
+}
+
+// plan is what a manager with a configuration and a store would do to the subnet of a port.
+func (f smFlags) plan(cmd *cobra.Command, cfg sm.Config, st store.Store, port string) (*sm.Plan, error) {
+	cfg.PlanOnly = true
+	tty := newTerminal(cmd)
+	p, err := openPort(cmd.Context(), port)
+	if err != nil {
+		return nil, err
+	}
+	defer p.Close()
+	suit(&cfg, p)
+	var plan *sm.Plan
+	dc := daemon.Config{
+		Port: p, PortName: port, Core: cfg, Store: st, Log: f.logger(tty),
+		OnPlan: func(pl *sm.Plan) { plan = pl },
+	}
+	dc.Progress = tty.progress()
+	err = daemon.New(dc).Run(cmd.Context())
+	tty.clear()
+	if err == nil && plan == nil {
+		err = fmt.Errorf("the discovery was interrupted; there is no plan")
+	}
+	return plan, err
 }
 
 type planView struct {
