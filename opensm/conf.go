@@ -199,7 +199,16 @@ func (c *Conf) line(n int, text string) {
 	}
 	v.Line = n
 	c.given[key] = v
+	if key == oldPortOrder {
+		c.given[portOrder] = v
+	}
 }
+
+// An option with two names.
+const (
+	portOrder    = "port_search_ordering_file"
+	oldPortOrder = "dimn_ports_file"
+)
 
 // head is what a message shows of a long text.
 func head(s string) string {
@@ -259,8 +268,17 @@ func (c *Conf) verify() {
 	if num("fdr10") > 2 {
 		set("fdr10", 1, "above 2")
 	}
-	if n := num("max_wire_smps"); n > 1<<31-1 {
+	switch n := num("max_wire_smps"); {
+	case n == 0:
+		set("max_wire_smps", 1<<31-1, "no limit")
+	case n > 1<<31-1:
 		set("max_wire_smps", 4, "out of range")
+	}
+	if num("max_wire_smps2") > 1<<31-1 {
+		set("max_wire_smps2", num("max_wire_smps"), "out of range")
+	}
+	if n := num("transaction_timeout"); num("long_transaction_timeout") < n {
+		set("long_transaction_timeout", n, "shorter than transaction_timeout")
 	}
 	if num("perfmgr_sweep_time_s") < 1 {
 		set("perfmgr_sweep_time_s", 180, "no time")
@@ -280,6 +298,23 @@ func (c *Conf) verify() {
 		}
 	}
 	c.verifyEnforcement()
+	if !c.Get("qos").True() {
+		return
+	}
+	for _, class := range qosClasses {
+		if name := "qos_" + class + "max_vls"; num(name) > 15 {
+			set(name, 0, "above 15")
+		}
+		if name := "qos_" + class + "high_limit"; num(name) > 255 { // or negative
+			v := *c.Get(name)
+			if v.Text == "-1" {
+				continue
+			}
+			c.note(v.Line, "%s %s: not 0 to 255: OpenSM uses its default", name, v.Text)
+			v.Text, v.Number = "-1", 1<<64-1
+			c.given[name] = &v
+		}
+	}
 }
 
 // verifyEnforcement settles the two options about partition enforcement.

@@ -200,6 +200,12 @@ func takeFile(x *taking) {
 	}
 }
 
+func takeOldPortOrder(x *taking) {
+	if x.given() {
+		x.unneeded("%s has it", portOrder)
+	}
+}
+
 func takeGUID(x *taking) {
 	if x.Value.Number != 0 {
 		x.set("port", fmt.Sprintf("umad:%#016x", x.Value.Number))
@@ -289,16 +295,13 @@ func takeHeavy(x *taking) {
 const mostWindow = 4096
 
 func takeWindow(x *taking) {
-	n := x.Value.Number
+	n := min(mostWindow, x.Value.Number)
 	if n == 4 {
 		x.unneeded("OpenSM's default: Heddle learns how many SMPs the subnet takes")
 		return
 	}
-	if n == 0 || n > mostWindow { // OpenSM has no limit then
-		n = mostWindow
-	}
 	x.set("window-start", decimal.write(n))
-	if x.Conf.Get("max_wire_smps2").Number <= n {
+	if x.Conf.Get("max_wire_smps2").Number <= x.Value.Number {
 		x.set("window", decimal.write(n))
 		x.Outcome = Set
 	}

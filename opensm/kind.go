@@ -24,6 +24,7 @@ const (
 	isText
 	isMask  // of 256 bits
 	isDelay // SHIFT:MULTIPLIER
+	isTable // SHIFT:MULTIPLIER, separated by commas, or not set
 	isLevel // "SL VALUE", a line for each service level
 )
 
@@ -40,6 +41,7 @@ var (
 	hex64    = kind{is: isNumber, max: math.MaxUint64, width: 16}
 	mask256  = kind{is: isMask}
 	delay    = kind{is: isDelay}
+	delays   = kind{is: isTable}
 	level8   = kind{is: isLevel, max: math.MaxUint8}
 	level16  = kind{is: isLevel, max: math.MaxUint16}
 )
@@ -72,6 +74,16 @@ func (k kind) parse(s string, before *Value) (v *Value, said string, err error) 
 		return v, said, nil
 	case isText:
 		return &Value{Text: s}, "", nil
+	case isTable:
+		if strings.Trim(s, ",") == "" {
+			s = Null
+		}
+		for item := range strings.FieldsFuncSeq(s, func(r rune) bool { return r == ',' }) {
+			if s != Null && !strings.Contains(item, ":") {
+				return nil, "", errors.New("want SHIFT:MULTIPLIER, separated by commas")
+			}
+		}
+		return &Value{Text: s}, "", nil
 	case isSigned:
 		// strtol without a look at where it stopped.
 		n, neg, over, _ := cNumber(s)
@@ -81,7 +93,8 @@ func (k kind) parse(s string, before *Value) (v *Value, said string, err error) 
 		if neg {
 			n = -n
 		}
-		v = &Value{Number: n, Text: strconv.Itoa(int(int32(uint32(n))))}
+		low := int32(uint32(n)) // C cuts it off
+		v = &Value{Number: uint64(int64(low)), Text: strconv.Itoa(int(low))}
 		return v, surprise(s, v.Text), nil
 	case isMask:
 		return parseMask(s)

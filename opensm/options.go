@@ -111,7 +111,7 @@ var routingOptions = []Option{
 	{Name: "port_profile_switch_nodes", kind: boolean, Default: "FALSE", Verdict: Lost, Means: "routes to switches do not count as load"},
 	{Name: "port_prof_ignore_file", kind: text, Default: Null, Setting: "unbalanced", take: takeFile},
 	{Name: "hop_weights_file", kind: text, Default: Null, Setting: "hop-weights", take: takeFile},
-	{Name: "port_search_ordering_file", kind: text, Default: Null, Setting: "port-order", take: takeFile},
+	{Name: portOrder, kind: text, Default: Null, Setting: "port-order", take: takeFile},
 	{Name: "routing_engine", kind: text, Default: Null, Setting: "engine", Means: "torus-2QoS is torus; OpenSM's silent last engine minhop is written down, and updn behind it where minhop could deadlock; no_fallback leaves both out", take: takeEngines},
 	{Name: "avoid_throttled_links", kind: boolean, Default: "FALSE", Verdict: Lost, Means: "sssp, dfsssp and nue use links that are slower than they could be; --hop-weights can name them"},
 	{Name: "connect_roots", kind: boolean, Default: "FALSE", Setting: "connect-roots", Means: "always so"},
@@ -210,13 +210,13 @@ var congestionOptions = []Option{
 	{Name: "cc_ca_cong_setting_ccti_increase", kind: level8, Default: "0 0", Setting: "cc-increase", take: takePart("congestion_control", takeLevels)},
 	{Name: "cc_ca_cong_setting_trigger_threshold", kind: level8, Default: "0 0", Setting: "cc-trigger", take: takePart("congestion_control", takeLevels)},
 	{Name: "cc_ca_cong_setting_ccti_min", kind: level8, Default: "0 0", Setting: "cc-min", take: takePart("congestion_control", takeLevels)},
-	{Name: "cc_cct", kind: text, Default: Null, Setting: "cc-table", Means: "not set as none", take: takePart("congestion_control", takeTable)},
+	{Name: "cc_cct", kind: delays, Default: Null, Setting: "cc-table", Means: "not set as none", take: takePart("congestion_control", takeTable)},
 	{Name: "prefix_routes_file", kind: text, Default: "/etc/opensm/prefix-routes.conf", Setting: "prefix-routes", take: takeFile},
 	{Name: "consolidate_ipv6_snm_req", kind: boolean, Default: "FALSE", Setting: "consolidate-ipv6-snm-req"},
 	{Name: "log_prefix", kind: text, Default: Null, Verdict: Needless, Means: "the journal names the unit"},
 
 	// Not in the template.
-	{Name: "dimn_ports_file", kind: text, Default: Null, Setting: "port-order", Means: "the old name of port_search_ordering_file", take: takeFile},
+	{Name: oldPortOrder, kind: text, Default: Null, Setting: "port-order", Means: "the old name of " + portOrder, take: takeOldPortOrder},
 	{Name: "max_rate_enum", kind: number8, Default: "63", Verdict: Needless, Means: "decided for each asker by what it says it knows"},
 }
 
