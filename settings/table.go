@@ -25,7 +25,7 @@ func concat(parts ...[]Setting) (all []Setting) {
 var subnetTable = []Setting{
 	{
 		Name: "port", Group: Subnet, Arg: "PORT", Since: first, OpenSM: "guid", Commands: []string{"sm", "plan"},
-		Meaning: "port through which to manage the subnet: umad:DEVICE/PORT[,rmpp=own] or ibsim:NODE[@SOCKNAME][,rmpp=on|off]",
+		Meaning: "port through which to manage the subnet: umad:DEVICE/PORT or umad:0xGUID (the port's), either with ,rmpp=own; or ibsim:NODE[@SOCKNAME][,rmpp=on|off]",
 		value:   text{func(c *Config) *string { return &c.Port }},
 	},
 	{

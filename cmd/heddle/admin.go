@@ -182,7 +182,7 @@ func thresholdsOf(file string) (*findings.Thresholds, error) {
 
 // reloadOnHangup reads the files again on each SIGHUP until ctx ends. An error
 // in one of them changes nothing.
-func (f smFlags) reloadOnHangup(ctx context.Context, p *process.Process, log *slog.Logger) {
+func (f smFlags) reloadOnHangup(ctx context.Context, p *process.Process, svc *service, log *slog.Logger) {
 	c := make(chan os.Signal, 1)
 	signal.Notify(c, syscall.SIGHUP)
 	go func() {
@@ -192,21 +192,26 @@ func (f smFlags) reloadOnHangup(ctx context.Context, p *process.Process, log *sl
 			case <-ctx.Done():
 				return
 			case <-c:
-			}
-			if f.Files.Partitions == "" && f.Files.QoSPolicy == "" && f.Files.PrefixRoutes == "" && f.Files.Thresholds == "" {
-				log.Info("SIGHUP: no file to read (--partitions, --qos-policy, --prefix-routes, --findings-thresholds)")
-				continue
-			}
-			d := p.Daemon()
-			if d == nil {
-				log.Info("SIGHUP: this manager is standby: it reads its files when it becomes active; send SIGHUP to the active one")
-				continue
-			}
-			if err := f.reload(ctx, d, log); err != nil {
-				log.Error("SIGHUP: nothing changed", "err", err)
+				svc.reloading(func() { f.hangup(ctx, p, log) })
 			}
 		}
 	}()
+}
+
+// hangup is what one SIGHUP does.
+func (f smFlags) hangup(ctx context.Context, p *process.Process, log *slog.Logger) {
+	if f.Files.Partitions == "" && f.Files.QoSPolicy == "" && f.Files.PrefixRoutes == "" && f.Files.Thresholds == "" {
+		log.Info("SIGHUP: no file to read (--partitions, --qos-policy, --prefix-routes, --findings-thresholds)")
+		return
+	}
+	d := p.Daemon()
+	if d == nil {
+		log.Info("SIGHUP: this manager is standby: it reads its files when it becomes active; send SIGHUP to the active one")
+		return
+	}
+	if err := f.reload(ctx, d, log); err != nil {
+		log.Error("SIGHUP: nothing changed", "err", err)
+	}
 }
 
 // reload reads all files before it applies any.

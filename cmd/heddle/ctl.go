@@ -40,7 +40,9 @@ func newCtl() *cobra.Command {
 		Long: `Talks to the HTTP API of a running 'heddle sm' or 'heddle up'.
 
 Without --api it uses the daemon that the same user started last on this machine,
-at any address, and otherwise 127.0.0.1:7480.
+at any address; otherwise, as root, the manager that runs as heddle@PORT.service,
+at unix:/run/heddle/PORT/api.sock, if there is one alone; and otherwise
+127.0.0.1:7480.
 
 Reading needs no token. Commands that change something (sweep, reroute,
 partitions apply, congestion mode, vm) need the token that the daemon wrote to
@@ -152,7 +154,9 @@ type located struct {
 func locate(addr, tokenFile string) (m located, err error) {
 	found := ""
 	if addr == "" {
-		addr, found = findAPI()
+		if addr, found, err = findAPI(); err != nil {
+			return m, err
+		}
 	}
 	m = located{addr: addr, base: "http://" + addr, transport: &http.Transport{}}
 	if sock, ok := strings.CutPrefix(addr, "unix:"); ok {

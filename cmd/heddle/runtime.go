@@ -116,20 +116,58 @@ func announced() (addr, token string) {
 	return addr, token
 }
 
-// findAPI is the default address for ctl, and the token's file: those of the
-// daemon of this user that was started last, if it lives, otherwise the default
-// address.
-func findAPI() (addr, token string) {
-	addr, token = announced()
+// serviceDir has a directory for each manager that runs as a packaged service, with its socket: see
+// contrib/systemd.
+const serviceDir = "/run/heddle"
+
+// serviceSocket is the API's socket of a packaged service.
+const serviceSocket = "api.sock"
+
+// answers reports whether somebody listens at an address of an API.
+func answers(addr string) bool {
 	network, at := "tcp", addr
 	if sock, unix := strings.CutPrefix(addr, "unix:"); unix {
 		network, at = "unix", sock
 	}
-	if addr != "" {
-		if c, err := net.DialTimeout(network, at, 5*time.Second); err == nil {
-			c.Close()
-			return addr, token
+	c, err := net.DialTimeout(network, at, 5*time.Second)
+	if err != nil {
+		return false
+	}
+	c.Close()
+	return true
+}
+
+// onlyService is the address of the only service below dir that this user may use; empty if there is
+// none.
+func onlyService(dir string) (addr string, err error) {
+	if os.Getenv(runtimeVariable) != "" {
+		return "", nil // that directory alone counts
+	}
+	var list []string
+	sockets, _ := filepath.Glob(filepath.Join(dir, "*", serviceSocket)) // no error: the pattern is sound
+	for _, s := range sockets {
+		if addr := "unix:" + s; answers(addr) {
+			list = append(list, addr)
 		}
 	}
-	return defaultAPI, tokenPath(defaultAPI) // no daemon, or it died without withdrawing
+	switch len(list) {
+	case 0:
+		return "", nil
+	case 1:
+		return list[0], nil
+	}
+	return "", usagef("several managers run here; name one: --api %s", strings.Join(list, " or --api "))
+}
+
+// findAPI is the default address for ctl, and the token's file: those of the
+// daemon of this user that was started last, if it lives; otherwise that of the only packaged
+// service; otherwise the default address.
+func findAPI() (addr, token string, err error) {
+	if addr, token = announced(); addr != "" && answers(addr) {
+		return addr, token, nil
+	}
+	if addr, err = onlyService(serviceDir); addr != "" || err != nil {
+		return addr, "", err // no token: it is the owner's socket
+	}
+	return defaultAPI, tokenPath(defaultAPI), nil // no daemon, or it died without withdrawing
 }

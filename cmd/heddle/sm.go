@@ -334,7 +334,8 @@ func (f smFlags) manage(cmd *cobra.Command, m managed) error {
 	})
 	ctx, cancel := context.WithCancel(cmd.Context())
 	defer cancel()
-	f.reloadOnHangup(ctx, p, m.log)
+	svc := newService(os.Getenv, os.Getpid(), m.log)
+	f.reloadOnHangup(ctx, p, svc, m.log)
 	servers, err := f.serve(ctx, p, m, m.once && !f.Given("api"))
 	if err != nil {
 		return err
@@ -343,7 +344,7 @@ func (f smFlags) manage(cmd *cobra.Command, m managed) error {
 	if err != nil {
 		return err
 	}
-	servers = append(append(servers, ufm...), underService(ctx, p, m.log))
+	servers = append(append(servers, ufm...), svc.start(ctx, p))
 	if m.with != nil {
 		servers = append(servers, m.with(ctx, p)...)
 	}

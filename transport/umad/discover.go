@@ -151,9 +151,9 @@ func (d *Device) DefaultPKeyIndex() uint16 {
 	return 0
 }
 
-// find returns the device with a name: "mlx5_0/1", "mlx5_0" (its first port),
-// "umad0", a port GUID ("0x…"), or "" for the first InfiniBand port whose
-// link is up, otherwise the first port.
+// find returns the device with a name: "mlx5_0/1", "mlx5_0:1" (as udev and systemd write it),
+// "mlx5_0" (its first port), "umad0", a port GUID ("0x…"), or "" for the first InfiniBand port
+// whose link is up, otherwise the first port.
 func find(devs []Device, name string) (*Device, error) {
 	if name == "" {
 		best := -1
@@ -174,10 +174,10 @@ func find(devs []Device, name string) (*Device, error) {
 		}
 		return nil, &Error{Op: "find an InfiniBand port", Kind: ErrNoDevice, Hint: listHint(devs)}
 	}
-	ca, portText, hasPort := strings.Cut(name, "/")
+	ca, portText, hasPort := strings.Cut(strings.Replace(name, ":", "/", 1), "/")
 	port, err := strconv.Atoi(portText)
 	if hasPort && err != nil {
-		return nil, &Error{Op: "find port " + strconv.Quote(name), Kind: ErrNoDevice, Hint: "the port's number must follow the slash"}
+		return nil, &Error{Op: "find port " + strconv.Quote(name), Kind: ErrNoDevice, Hint: "the port's number must follow the slash or the colon"}
 	}
 	guid, guidErr := strconv.ParseUint(strings.TrimPrefix(name, "0x"), 16, 64)
 	for i := range devs {

@@ -88,13 +88,13 @@ func TestFind(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, want := range map[string]string{
-		"": "umad0", "mlx5_0": "umad1", "mlx5_0/2": "umad0", "umad2": "umad2", "0x506b4b0300cc1235": "umad0", "rocep1/1": "umad2",
+		"": "umad0", "mlx5_0": "umad1", "mlx5_0/2": "umad0", "mlx5_0:2": "umad0", "umad2": "umad2", "0x506b4b0300cc1235": "umad0", "rocep1/1": "umad2",
 	} {
 		if d, err := find(devs, name); err != nil || d.Umad != want {
 			t.Errorf("%q: %v, %v; want %s", name, d, err, want)
 		}
 	}
-	for _, name := range []string{"mlx5_1", "mlx5_0/3", "mlx5_0/x", "umad9", "0x1234"} {
+	for _, name := range []string{"mlx5_1", "mlx5_0/3", "mlx5_0/x", "mlx5_0:x", "mlx5_0:2/1", "umad9", "0x1234"} {
 		_, err := find(devs, name)
 		if !errors.Is(err, ErrNoDevice) || !strings.Contains(err.Error(), name) {
 			t.Errorf("%q: %v", name, err)

@@ -16,7 +16,7 @@ import (
 
 // Options selects the port to open and the methods to register.
 type Options struct {
-	// Name is the port: "mlx5_0/1", "mlx5_0", "umad0", "0x<port GUID>", or
+	// Name is the port: "mlx5_0/1", "mlx5_0:1", "mlx5_0", "umad0", "0x<port GUID>", or
 	// empty for the first InfiniBand port.
 	Name string
 	// SMI names the device for QP0 if it differs from that of QP1 (planarized
