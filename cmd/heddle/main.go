@@ -112,7 +112,7 @@ Preview a subnet's changes:       heddle plan --port umad:mlx5_0/1`,
 	for _, c := range subcommands() {
 		root.AddCommand(c)
 	}
-	root.AddCommand(configHelp())
+	root.AddCommand(configHelp(), newMan())
 	for _, c := range allCommands(root) {
 		completeFlags(c)
 	}

@@ -17,6 +17,7 @@ want=(
   chromedriver:chromium-driver
   slurmctld:slurmctld
   scontrol:slurm-client
+  mandoc:mandoc
   gcc:gcc # for the race detector
 )
 lack=()
