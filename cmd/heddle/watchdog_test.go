@@ -64,7 +64,7 @@ func unitSeconds(t *testing.T, unit, key string) time.Duration {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := regexp.MustCompile(`(?m)^`+key+`=(\d+)$`).FindSubmatch(b)
+	m := regexp.MustCompile(`(?m)^` + key + `=(\d+)$`).FindSubmatch(b)
 	if m == nil {
 		t.Fatalf("%s has no %s in seconds", unit, key)
 	}
