@@ -96,6 +96,7 @@ type Pair struct {
 	StreamError string  `json:"stream_error,omitempty"`
 	PortUsable  bool    `json:"port_usable" doc:"management packets pass the link of this manager's port"`
 	SMOfPort    int     `json:"sm_of_port" doc:"LID that it names as its subnet manager's"`
+	FloatingLID int     `json:"floating_lid,omitempty" doc:"LID that the port of the active one of the two has; 0: each port keeps its own"`
 	Entries     uint64  `json:"entries" doc:"entries of this manager that count, since it started"`
 	Commit      float64 `json:"commit_seconds" doc:"mean time until an entry counts"`
 	Takeovers   uint64  `json:"takeovers" doc:"times that this manager became active"`

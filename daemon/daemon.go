@@ -75,6 +75,8 @@ type Config struct {
 	// Warm is what the master published last whose place this manager is to take now: the SA
 	// answers from it until the subnet is read. nil: the subnet is read first.
 	Warm *subnet.Snapshot
+	// Float is how the LIDs of that master's port come to Port (sm.Config.FloatLID); nil: not known.
+	Float *sm.Float
 	// Once ends Run when the subnet is up, with everything left Active.
 	Once bool
 	// OnUp is called each time the subnet has come up, from the loop.

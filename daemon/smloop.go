@@ -49,7 +49,8 @@ func newLoop(ctx context.Context, d *Daemon) *loop {
 func (l *loop) run(stored *store.State) error {
 	d := l.d
 	l.shell.SetWarm(d.cfg.Warm)
-	d.cfg.Warm = nil // the core keeps it for as long as it needs it
+	l.shell.SetFloat(d.cfg.Float)
+	d.cfg.Warm, d.cfg.Float = nil, nil // the core keeps them for as long as it needs them
 	l.shell.Start(stored, d.cfg.Partitions)
 	if err := d.cfg.PartitionsErr; err != nil {
 		d.note(slog.LevelError, sm.KindPartitionsRefused.String(), "the partitions given at the start cannot be read, so the stored ones stay in force: correct the file and send SIGHUP",

@@ -293,6 +293,9 @@ func (m *Manager) SetWarm(s *subnet.Snapshot) { m.sm.SetWarm(s) }
 // SetAllies names the managers that have the same stored state.
 func (m *Manager) SetAllies(list ...sm.Ally) { m.sm.Step(sm.SetAllies{List: list}) }
 
+// SetFloat says, before Start, how the LIDs of that master's port come to the manager's.
+func (m *Manager) SetFloat(x *sm.Float) { m.sm.SetFloat(x) }
+
 // Inject hands the manager a packet as if it had come from p.Addr, whatever that is: the
 // simulator vouches for source LIDs as hardware does.
 func (m *Manager) Inject(p *mad.Packet) { m.receive(p) }

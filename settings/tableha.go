@@ -58,6 +58,13 @@ var haTable = []Setting{
 		value:   text{func(c *Config) *string { return &c.HA.Dir }},
 	},
 	{
+		Name: "sm-lid", Group: Pair, Arg: "KIND", Since: v020, Commands: pairs,
+		Meaning: "LID of the master's port after a takeover: own, its own one, of which hosts are told; or floating, that of the old master's port, which no host has to be told of, for dedicated manager hosts; give both managers the same",
+		value: choice[bool]{func(c *Config) *bool { return &c.SM.FloatLID }, []word[bool]{
+			{"own", false}, {"floating", true},
+		}},
+	},
+	{
 		Name: "ha-cert", Group: Pair, Arg: "FILE", Since: v020, Commands: pairs,
 		Meaning: "certificate of this manager (PEM), in place of that in --ha-dir",
 		value:   text{func(c *Config) *string { return &c.HA.Certificate }},

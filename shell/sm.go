@@ -54,6 +54,7 @@ type SM struct {
 	shared  *Shared
 	out     sm.Output
 	warm    *subnet.Snapshot // before Start
+	float   *sm.Float        // the same
 	started bool
 	gather  bool // see Steps
 	held    bool // out has packets of steps before, which are not sent yet
@@ -72,8 +73,8 @@ func NewSM(core SMCore, edge SMEdge, shared *Shared) *SM {
 func (s *SM) Start(stored *store.State, policy *partition.Policy) {
 	s.started = true
 	s.Mail()
-	s.Step(sm.Start{Stored: stored, Warm: s.warm})
-	s.warm = nil
+	s.Step(sm.Start{Stored: stored, Warm: s.warm, Float: s.float})
+	s.warm, s.float = nil, nil
 	if policy != nil {
 		s.Step(sm.SetPartitions{Policy: policy})
 	}
@@ -88,6 +89,10 @@ func (s *SM) SetWarm(snap *subnet.Snapshot) {
 	}
 	s.Step(sm.SetWarm{Snapshot: snap})
 }
+
+// SetFloat says, before Start, how the LIDs of the master whose place this manager is to take come to
+// its port; nil: that is not known.
+func (s *SM) SetFloat(x *sm.Float) { s.float = x }
 
 // Step passes an event to the core, or queues it while another one is carried out.
 func (s *SM) Step(ev sm.Event) { s.run(ev) }

@@ -17,13 +17,17 @@ func (c *Core) lidRules() lid.Rules {
 
 // assignLIDs gives every end port its LID. It returns what is to be stored.
 func (c *Core) assignLIDs() []store.Op {
-	return c.lids.AssignPorts(c.Fabric, c.lidRules(), c.placements.Reserve, func(r lid.Report) {
+	ops := c.lids.AssignPorts(c.Fabric, c.lidRules(), c.placements.Reserve, func(r lid.Report) {
 		if r.Problem {
 			c.Problem(r.Where, r.Notice)
 		} else {
 			c.Notify(r.Notice)
 		}
 	})
+	if !c.Config.FloatLID {
+		ops = append(ops, c.lids.DropManager()...)
+	}
+	return ops
 }
 
 // assignRegion gives LIDs to the end ports that a sweep of a region found: those that they had

@@ -10,6 +10,7 @@ import (
 // port. It runs after a discovery, if we are the master.
 func (c *Core) configure() bool {
 	c.enter(notice.PhaseAssign)
+	c.sweep.exchanged, c.sweep.exchanging = false, false
 	var ops []store.Op
 	if c.Region {
 		var fits bool
@@ -46,6 +47,9 @@ func (c *Core) configure() bool {
 // startSets lists the Sets that do not change the state of a port: our own port first, then
 // switches, P_Key tables, end ports and external switch ports.
 func (c *Core) startSets() {
+	if c.sweep.exchanging = c.exchange(); c.sweep.exchanging {
+		return
+	}
 	c.links.SetOwn()
 	c.ScopeNodes(c.links.SetSwitch)
 	c.Scope(c.pkeys.Sweep)
@@ -61,6 +65,10 @@ func (c *Core) startSets() {
 func (c *Core) assigned() bool {
 	if c.sweep.persistWait {
 		return false
+	}
+	if c.sweep.exchanging {
+		c.startSets()
+		return true
 	}
 	if own := c.Fabric.AgentPort(c.Fabric.Self.Node, c.Fabric.Self.Port); own.LID == 0 || own.Info.LID != own.LID {
 		c.endSweep() // without a LID of our own no answer reaches us; the failed Set was reported

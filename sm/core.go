@@ -180,7 +180,7 @@ func (c *Core) Step(now mad.Time, ev Event, out *Output) {
 func (c *Core) hinted(ev Event) {
 	switch ev := ev.(type) {
 	case SetWarm:
-		c.takeover.Set(ev.Snapshot)
+		c.takeover.Set(ev.Snapshot, nil)
 	case SetAllies:
 		c.mastership.SetAllies(ev.List)
 	}
@@ -205,7 +205,7 @@ func (c *Core) onStart(ev Start) {
 	}
 	c.pkeys.Start()
 	if ev.Warm != nil {
-		c.takeover.Set(ev.Warm)
+		c.takeover.Set(ev.Warm, ev.Float)
 		c.takeover.Arm()
 	}
 	c.mastership.Start()

@@ -49,8 +49,10 @@ func (c *Core) build(it work.Item, r *mad.Request) bool {
 		if c.Phase == notice.PhaseTakeover {
 			r.Retries = -1
 		}
-	case work.OpMapNode, work.OpMapSwitch, work.OpMapPort:
+	case work.OpMapNode, work.OpMapSwitch, work.OpMapPort, work.OpMapBlock:
 		c.takeover.Build(it, r, get)
+	case work.OpMapWrite:
+		c.takeover.BuildWrite(it, set)
 	case work.OpPortAgain, work.OpSetSwitch, work.OpSetPort, work.OpEnforce, work.OpArm, work.OpActive, work.OpDown, work.OpTell:
 		return c.links.Build(it, get, set)
 	case work.OpPKeys, work.OpSetPKeys, work.OpGetVPKeys, work.OpSetVPKeys:
@@ -113,7 +115,7 @@ func (c *Core) answered(it work.Item, comp *mad.Completion) {
 		c.mastership.Read(it, comp, c.Region)
 	case work.OpLightSwitch, work.OpLightProbe, work.OpLightDesc, work.OpLightPort:
 		c.light.Answered(it, comp)
-	case work.OpMapNode, work.OpMapSwitch, work.OpMapPort, work.OpTell:
+	case work.OpMapNode, work.OpMapSwitch, work.OpMapPort, work.OpMapBlock, work.OpMapWrite, work.OpTell:
 		c.takeoverAnswered(it, comp)
 	case work.OpLightSM:
 		c.mastership.Seen(it, comp)

@@ -7,6 +7,7 @@ import (
 	"heddle/partition"
 	"heddle/sm/job"
 	"heddle/sm/notice"
+	"heddle/sm/takeover"
 	"heddle/store"
 	"heddle/subnet"
 )
@@ -20,6 +21,9 @@ type Start struct {
 	// Warm is what a master published last, whose place this manager is to take now; nil = read the
 	// subnet first.
 	Warm *subnet.Snapshot
+	// Float is how the LIDs of that master's port come to ours (takeover.Prepare of Warm); nil = not
+	// known. It is used where Config.FloatLID has them float.
+	Float *takeover.Float
 }
 
 // Received is a packet from QP0 of our port, or a Failed one of ours. P need

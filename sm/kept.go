@@ -28,6 +28,9 @@ func (c *Core) beginTenure() {
 		}
 	}
 	has := func(port ib.GUID, l ib.LID) bool {
+		if r := c.lids.Manager(); port == c.Config.PortGUID && r.Base != 0 && l >= r.Base && int(l) < int(r.Base)+1<<r.LMC {
+			return true
+		}
 		r, ok := c.lids.Stored(port)
 		return ok && l >= r.Base && int(l) < int(r.Base)+1<<r.LMC
 	}

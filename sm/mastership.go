@@ -20,6 +20,7 @@ func (c *Core) Begin() {
 	c.beginTenure()
 	c.pkeys.BecomeMaster()
 	c.lids.NewMastership()
+	c.beginFloating()
 }
 
 // Other implements mastership.Manager.
@@ -31,6 +32,7 @@ func (c *Core) Restart() {
 	c.beginTenure()
 	c.forgetTables()
 	c.lids.NewMastership()
+	c.beginFloating()
 }
 
 // ReadAnew implements mastership.Manager.

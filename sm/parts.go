@@ -50,7 +50,7 @@ func (c *Core) wire() {
 	c.discovery = discover.New(&c.Env, discover.Needs{Absent: c.absent, Keys: c.mkeys, Links: c.links, Managers: c.mastership, PKeys: c.pkeys, Sweeps: l})
 	c.peeks = peek.New(&c.Env, peek.Needs{Sweeps: l, Discovery: c.discovery})
 	c.hurry = hurry.New(&c.Env, c.absent)
-	c.takeover = takeover.New(&c.Env, c.mkeys, c.links)
+	c.takeover = takeover.New(&c.Env, c.mkeys, c.links, c.lids)
 	c.placements.Connect(placement.Needs{Functions: c.vports, Tables: c.guids, Router: l, Snapshots: l, Keeper: c.tenure})
 }
 

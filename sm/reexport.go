@@ -7,6 +7,7 @@ import (
 	"heddle/sm/mastership"
 	"heddle/sm/notice"
 	"heddle/sm/pkeymgr"
+	"heddle/sm/takeover"
 	"heddle/sm/topo"
 	"heddle/store"
 )
@@ -41,6 +42,9 @@ const (
 
 // Defaults returns the configuration of a manager that was told nothing.
 func Defaults() Config { return config.Defaults() }
+
+// Float is how the LIDs of a master's port come to that of its successor. See package takeover.
+type Float = takeover.Float
 
 // What a Notice tells. See package notice.
 type (
@@ -143,6 +147,7 @@ const (
 	KindVPortDuplicate    = notice.KindVPortDuplicate
 	KindRepair            = notice.KindRepair
 	KindNodeAnswers       = notice.KindNodeAnswers
+	KindSMLID             = notice.KindSMLID
 	KindTakeover          = notice.KindTakeover
 	KindInternal          = notice.KindInternal
 	KindTransientCycle    = notice.KindTransientCycle

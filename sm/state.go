@@ -17,10 +17,12 @@ type sweepState struct {
 	refused     bool      // no tables could be installed
 	armAll      bool      // links came up that were not armed because no tables could be installed
 	persistWait bool      // LIDs and M_Keys are being stored
-	unfinished  bool      // the tables of the last sweep are written in part
-	sound       bool      // the last sweep had no error: Fabric is the whole subnet
-	lastReport  *notice.SweepReport
-	upCounts    subnet.Counts
+	// The partner's port is giving up LIDs that ours is to get; it has, or failed to.
+	exchanging, exchanged bool
+	unfinished            bool // the tables of the last sweep are written in part
+	sound                 bool // the last sweep had no error: Fabric is the whole subnet
+	lastReport            *notice.SweepReport
+	upCounts              subnet.Counts
 }
 
 // breakState counts the sweeps that were broken off, and has what they left unfinished (breakoff.go).

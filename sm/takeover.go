@@ -13,8 +13,9 @@ import (
 // beginTakeover begins the takeover that comes before the first sweep of a manager that knows what its
 // predecessor published. It reports false if that is of no use.
 func (c *Core) beginTakeover() bool {
-	if !c.takeover.Begin() {
-		c.refuseTakeover("it does not show our own port with an Active link")
+	c.beginFloating()
+	if why := c.takeover.Begin(); why != "" {
+		c.refuseTakeover(why)
 		return false
 	}
 	c.discovery.EndRegion()
@@ -39,6 +40,9 @@ func (c *Core) refuseTakeover(why string) {
 func (c *Core) takeoverDone() bool {
 	switch {
 	case c.takeover.Asking():
+		if c.takeover.More() {
+			return c.Pending > 0
+		}
 	case c.takeover.Next() == mad.Never:
 		c.endTakeover()
 		return true
@@ -81,6 +85,7 @@ func (c *Core) takeoverAnswered(it work.Item, comp *mad.Completion) {
 
 // endTakeover ends the check. The sweep that follows reads everything.
 func (c *Core) endTakeover() {
+	moved := c.takeover.Floated()
 	r, s := c.takeover.End(c.Snapshot)
 	if s != nil {
 		c.Snapshot = s
@@ -91,6 +96,10 @@ func (c *Core) endTakeover() {
 		text += fmt.Sprintf(", %d of them lost", r.Lost)
 	}
 	text += fmt.Sprintf("; %d of %s told of their new manager", r.Told, plural.Of(r.Hosts, "port"))
+	if moved != nil {
+		text += fmt.Sprintf("; LID %v of the manager came to this port by %s in %s",
+			c.OwnLID(), plural.Of(moved.Blocks(), "LFT block"), plural.Of(moved.Stages(), "stage"))
+	}
 	if r.Changed > 0 {
 		text += "; " + plural.Of(r.Changed, "port") + " changed"
 	}

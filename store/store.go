@@ -39,6 +39,10 @@ type MKeyEntry struct {
 	MKey ib.MKey
 }
 
+// ManagerGUID stands for the master subnet manager in an LIDEntry: the LIDs that its port has, whichever
+// port that is. No port has this GUID. Without such an entry the LIDs of manager ports do not float.
+const ManagerGUID ib.GUID = 1<<64 - 1
+
 // NeighborEntry is the end port last found at a switch port, so that the
 // manager can guess the M_Key of a port before it has read its NodeInfo.
 type NeighborEntry struct {

@@ -112,6 +112,9 @@ func printHA(w io.Writer, body []byte) error {
 		usable = "down"
 	}
 	row("port", "%s, %s, its SM is LID %d", p.PortGUID, usable, p.SMOfPort)
+	if p.FloatingLID > 0 {
+		row("sm lid", "%d, floating: the port of the active manager has it", p.FloatingLID)
+	}
 	if p.Entries > 0 {
 		row("written", "%s, %.2f ms each until it counts", plural.Of(p.Entries, "entry"), 1000*p.Commit)
 	}

@@ -16,6 +16,7 @@ import (
 	"heddle/sm"
 	"heddle/store"
 	"heddle/store/journal"
+	"heddle/subnet"
 )
 
 // paired is the authority of a manager with a partner. The port is closed after its Run.
@@ -47,14 +48,20 @@ func (f smFlags) paired(ctx context.Context, core *sm.Config, st store.Store, ev
 	if port.PortGUID() == h.PeerGUID {
 		return nil, nil, usagef("%s %v is that of this manager's own port; want that of the other manager's", f.From("peer-guid"), h.PeerGUID)
 	}
-	a, err = process.NewPair(process.PairConfig{
+	cfg := process.PairConfig{
 		Live: live.Config{
 			Rules: replica.Defaults(port.PortGUID(), h.PeerGUID), Store: keep, Port: port, ClaimWait: f.ClaimWait,
 			Listen: h.Listen, Peer: h.Peer, TLS: tls, Secret: secret,
 			Priority: core.Priority, SMKey: core.SMKey, ForkDir: f.Files.State, Log: log,
 		},
 		Active: h.PeerAPI, Events: events, Log: log,
-	})
+	}
+	if core.FloatLID {
+		c := *core
+		c.PortGUID = port.PortGUID()
+		cfg.Prepare = func(s *subnet.Snapshot) (*sm.Float, error) { return sm.PrepareFloat(s, &c, 0) }
+	}
+	a, err = process.NewPair(cfg)
 	return a, port, err
 }
 

@@ -384,7 +384,7 @@ func (f smFlags) daemon(m *managed, mandate *process.Mandate, saKey uint64) (*da
 		Progress: m.tty.progress(), Lead: mandate.Lead, Led: mandate.Led, Wall: mandate.Wall, Hints: mandate.Hints,
 	}
 	if mandate.Warm != nil {
-		cfg.Warm = mandate.Warm()
+		cfg.Warm, cfg.Float = mandate.Warm()
 	}
 	if mandate.Configure != nil {
 		mandate.Configure(&cfg.Core, &cfg.Registry)

@@ -19,6 +19,7 @@ import (
 	"heddle/sa"
 	"heddle/sm"
 	"heddle/store"
+	"heddle/subnet"
 )
 
 // PairConfig configures a Pair.
@@ -27,8 +28,12 @@ type PairConfig struct {
 	Live live.Config
 	// Active names the partner's API, for people who ask this manager while it is standby.
 	Active string
-	Events *daemon.Events
-	Log    *slog.Logger
+	// Prepare computes how the LIDs of the port of the partner, whose snapshot this is, come to this
+	// manager's; nil: they stay where they are. It runs on a goroutine of its own while this manager is
+	// on standby, and before a takeover if that has not ended.
+	Prepare func(*subnet.Snapshot) (*sm.Float, error)
+	Events  *daemon.Events
+	Log     *slog.Logger
 }
 
 // Pair lets a process run managers while it is the active one of two (package replica/live).
@@ -37,6 +42,8 @@ type Pair struct {
 	pair *live.Pair
 
 	mandates chan *Mandate // the newest one, until Await takes it
+	shown    chan struct{} // the partner has published
+	prepared prepared
 
 	mu        sync.Mutex
 	began     time.Time     // when the last mandate was given; guarded by mu
@@ -53,8 +60,16 @@ func NewPair(cfg PairConfig) (*Pair, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	p := &Pair{cfg: cfg, mandates: make(chan *Mandate, 1), takeovers: map[replica.Why]uint64{}}
+	p := &Pair{cfg: cfg, mandates: make(chan *Mandate, 1), shown: make(chan struct{}, 1), takeovers: map[replica.Why]uint64{}}
 	l := cfg.Live
+	if cfg.Prepare != nil {
+		l.OnShown = func() {
+			select {
+			case p.shown <- struct{}{}:
+			default:
+			}
+		}
+	}
 	l.OnActive, l.OnStandby, l.OnNotice = p.active, p.standby, p.noticed
 	var err error
 	p.pair, err = live.New(l)
@@ -76,7 +91,7 @@ func (p *Pair) active(g replica.Grant) {
 			c.Granted, c.MayLack, c.Partner = true, g.Stale, p.cfg.Live.Rules.Peer
 			r.MustSave = true
 		},
-		Warm: p.pair.Warm, Published: p.pair.Show(),
+		Warm: p.warm, Published: p.pair.Show(),
 		Up: func() { p.up(began) },
 	}
 	p.drop()
@@ -134,7 +149,16 @@ func (p *Pair) noticed(n replica.Notice) {
 }
 
 // Run implements Authority, as do the methods below.
-func (p *Pair) Run(ctx context.Context) error { return p.pair.Run(ctx) }
+func (p *Pair) Run(ctx context.Context) error {
+	if p.cfg.Prepare != nil {
+		ctx, end := context.WithCancel(ctx)
+		var ended sync.WaitGroup
+		ended.Go(func() { p.prepare(ctx) })
+		defer ended.Wait()
+		defer end()
+	}
+	return p.pair.Run(ctx)
+}
 
 func (p *Pair) Await(ctx context.Context) (*Mandate, error) {
 	select {
@@ -214,7 +238,7 @@ func (p *Pair) HA() api.HA {
 		Synced: seconds(lastSync(&st)),
 		Stream: seconds(st.Signs[replica.Stream]), Fabric: seconds(st.Signs[replica.Fabric]),
 		Warm: st.Warm, Connected: st.Connected, Serving: st.Serving, StreamError: st.StreamError,
-		PortUsable: st.PortUsable, SMOfPort: int(st.SMOfPort),
+		PortUsable: st.PortUsable, SMOfPort: int(st.SMOfPort), FloatingLID: int(st.Floats),
 		Entries: st.Entries, Takeovers: st.Takeovers, Answering: answering.Seconds(), Forks: st.Forks, DiskError: st.LastError,
 	}
 	if st.Entries > 0 {

@@ -73,9 +73,10 @@ type Mandate struct {
 	// Lead and Led are those of daemon.Config; may be nil.
 	Lead func(dropped bool) error
 	Led  func()
-	// Warm is what the manager before published last, nil if that is not known; Published is called with
-	// each snapshot of a subnet that is up, for the next one. Both may be nil.
-	Warm      func() *subnet.Snapshot
+	// Warm is what the manager before published last, nil if that is not known, and how the LIDs of its
+	// port come to Port, nil if they are not to. Published is called with each snapshot of a subnet
+	// that is up, for the next one. Both may be nil.
+	Warm      func() (*subnet.Snapshot, *sm.Float)
 	Published func(*subnet.Snapshot)
 	// Wall is the time in which ends of leases are stored, in nanoseconds since 1970; nil: that of this
 	// machine.

@@ -158,7 +158,7 @@ func (q *Quorum) Await(ctx context.Context) (*Mandate, error) {
 		q.Members.Begin(port.PortGUID())
 	}
 	return &Mandate{
-		Hints: q.newHints(), Warm: func() *subnet.Snapshot { return q.warmIf(granted) }, Published: q.published,
+		Hints: q.newHints(), Warm: func() (*subnet.Snapshot, *sm.Float) { return q.warmIf(granted), nil }, Published: q.published,
 		Port: port, Store: &reader{q.Terms, q}, Inherited: true,
 		Configure: func(core *sm.Config, registry *sa.Config) {
 			core.Granted, registry.MustSave = granted, true

@@ -99,7 +99,7 @@ var rules = []rule{
 	{"sm/placement", []string{"sm/env", "sm/guid", "sm/lid", "sm/notice", "sm/topo", "sm/vport", "store", "subnet", "route/move", "fabric", "mad", "ib/..."}, true, "placements: routing, tables and snapshots are behind interfaces"},
 	{"sm/routing", []string{"sm/env", "sm/config", "sm/forward", "sm/install", "sm/job", "sm/notice", "sm/topo", "subnet", "route/...", "mad", "fabric", "ib/..."}, true, "what is routed and when: groups, LIDs and ports are behind interfaces"},
 	{"sm/tenure", []string{"sm/env", "sm/notice", "store", "subnet", "ib/..."}, true, "whether the store can know what devices hold is independent of what they hold"},
-	{"sm/takeover", []string{"sm/env", "sm/topo", "sm/work", "subnet", "mad", "ib/..."}, true, "a takeover checks a snapshot and names ports to tell; keys and Sets are behind interfaces"},
+	{"sm/takeover", []string{"sm/env", "sm/lid", "sm/topo", "sm/work", "subnet", "route/...", "mad", "ib/..."}, true, "a takeover checks a snapshot, moves the manager's LID and names ports to tell; keys and Sets are behind interfaces"},
 	{"sm/topo", []string{"sm/forward", "sm/pkey", "subnet", "fabric", "ib/..."}, true, "the discovered subnet is a value, independent of the sweep"},
 	{"sm/trap", []string{"sm/env", "sm/notice", "sm/topo", "sm/work", "subnet", "mad", "ib/..."}, true, "traps ask for sweeps and reads; what these do is behind interfaces"},
 	{"sm/vport", []string{"sm/env", "sm/config", "sm/guid", "sm/notice", "sm/pkey", "sm/topo", "sm/work", "subnet", "mad", "ib/..."}, true, "virtual ports: other parts supply their contents through interfaces"},

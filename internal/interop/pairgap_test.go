@@ -2,6 +2,10 @@ package interop
 
 import (
 	"context"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -9,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"heddle/fabric"
 	"heddle/ib"
 	"heddle/ib/sa"
 	"heddle/internal/need"
@@ -16,8 +21,8 @@ import (
 	"heddle/transport/ibsim"
 )
 
-// watch asks for a path again and again, of the SA that its port names, and notes the longest time
-// without an answer.
+// watch asks for a path again and again, of the SA that its port names or at a LID that it was given,
+// and notes the longest time without an answer.
 type watch struct {
 	c    *ibsim.Conn
 	last atomic.Int64 // nanoseconds since start: the last answer
@@ -30,6 +35,12 @@ type watch struct {
 const askEvery = 5 * time.Millisecond
 
 func watchSA(t *testing.T, sock, node string, to ib.GUID) *watch {
+	t.Helper()
+	return watchLID(t, sock, node, to, 0)
+}
+
+// watchLID asks at a LID whatever the port names; 0: at the one that it names.
+func watchLID(t *testing.T, sock, node string, to ib.GUID, lid ib.LID) *watch {
 	t.Helper()
 	c, err := ibsim.Dial(context.Background(), ibsim.Options{SockName: sock, Node: node})
 	if err != nil {
@@ -60,13 +71,17 @@ func watchSA(t *testing.T, sock, node string, to ib.GUID) *watch {
 		again := time.NewTicker(askEvery)
 		defer again.Stop()
 		for tid := uint64(1); ; tid++ {
-			if pi, err := c.PortInfo(1); err == nil && pi.MasterSMLID.IsUnicast() {
+			at := lid
+			if pi, err := c.PortInfo(1); err == nil && lid == 0 {
+				at = pi.MasterSMLID
+			}
+			if at.IsUnicast() {
 				var m ib.MAD
 				sa.New(&m, ib.MethodGet, sa.AttrPathRecord, 0, sa.PathCompSGID|sa.PathCompDGID|sa.PathCompNumbPath)
 				r := sa.PathRecord{SGID: own, DGID: ib.MakeGID(ib.DefaultSubnetPrefix, to), NumbPath: 1}
 				r.Put(sa.Data(&m))
 				m.SetTID(tid)
-				_ = c.Send(&mad.Packet{Addr: mad.Addr{LID: pi.MasterSMLID, QP: 1}, LocalQP: 1, Data: m[:]}) // the next one follows
+				_ = c.Send(&mad.Packet{Addr: mad.Addr{LID: at, QP: 1}, LocalQP: 1, Data: m[:]}) // the next one follows
 			}
 			select {
 			case <-again.C:
@@ -100,38 +115,119 @@ func (w *watch) answered(t *testing.T) {
 func (w *watch) longest() time.Duration { return time.Duration(w.gap.Swap(0)) }
 
 // TestPairGap measures how long a host gets no answer of the SA when the active manager is killed, or
-// hands over. docs/ha.md has the numbers.
+// hands over: one that asks where its port says, and with a LID that floats one that hears nothing.
+// docs/ha.md has the numbers.
 func TestPairGap(t *testing.T) {
 	need.Long(t)
-	b := testNet{name: "tree", gen: []string{"fattree", "648"}}.build(t)
+	for _, kind := range []string{"own", "floating"} {
+		t.Run(kind, func(t *testing.T) {
+			b := testNet{name: "tree", gen: []string{"fattree", "648"}}.build(t)
+			_, env := b.simulate(t)
+			sock := strings.TrimPrefix(env[0], "IBSIM_SOCKNAME=")
+			p := newPair(t, &b, sock, "--sm-lid", kind)
+			p.start(0)
+			p.start(1)
+			active := p.paired()
+			lid := ib.LID(0)
+			if kind == "floating" {
+				lid = ib.LID(status(t, b.dir, p.addr[active]).LID)
+			}
+			w := watchLID(t, sock, b.cas[100], b.portGUID(b.cas[200]), lid)
+			gaps := map[string][]time.Duration{}
+			for range 5 {
+				for _, how := range []string{"kill -9", "handover"} {
+					active := p.paired()
+					for w.answered(t); w.longest() > 50*time.Millisecond; w.answered(t) { // until a quiet moment
+					}
+					if how == "kill -9" {
+						p.prog[active].stop(syscall.SIGKILL)
+					} else if out, err := p.ctl(active, "handover"); err != nil {
+						t.Fatal(out, err)
+					}
+					p.serves(1 - active)
+					w.answered(t)
+					gaps[how] = append(gaps[how], w.longest())
+					if how == "kill -9" {
+						p.start(active)
+					}
+				}
+			}
+			for how, list := range gaps {
+				slices.Sort(list)
+				t.Logf("%s: without an answer for %v in the median, %v at least, %v at most, of %d times", how, list[len(list)/2], list[0], list[len(list)-1], len(list))
+			}
+		})
+	}
+}
+
+// TestPairFloating: with a LID that floats a host that hears nothing finds the SA at the LID that it has
+// always known, whichever manager is active and however it became that. The port of the other manager
+// has the other LID, and all other LIDs stay.
+func TestPairFloating(t *testing.T) {
+	need.Tool(t, "saquery")
+	b := testNet{name: "small", gen: []string{"xgft", "2", "4,4", "1,2"}}.build(t)
 	_, env := b.simulate(t)
 	sock := strings.TrimPrefix(env[0], "IBSIM_SOCKNAME=")
-	p := newPair(t, &b, sock)
+	p := newPair(t, &b, sock, "--sm-lid", "floating")
 	p.start(0)
 	p.start(1)
-	p.paired()
-	w := watchSA(t, sock, b.cas[100], b.portGUID(b.cas[200]))
-	gaps := map[string][]time.Duration{}
-	for range 5 {
-		for _, how := range []string{"kill -9", "handover"} {
-			active := p.paired()
-			for w.answered(t); w.longest() > 50*time.Millisecond; w.answered(t) { // until a quiet moment
-			}
-			if how == "kill -9" {
-				p.prog[active].stop(syscall.SIGKILL)
-			} else if out, err := p.ctl(active, "handover"); err != nil {
-				t.Fatal(out, err)
-			}
-			p.serves(1 - active)
-			w.answered(t)
-			gaps[how] = append(gaps[how], w.longest())
-			if how == "kill -9" {
-				p.start(active)
-			}
-		}
+	active := p.paired()
+	lid := status(t, b.dir, p.addr[active]).LID
+	w := watchLID(t, sock, b.cas[5], b.portGUID(b.cas[6]), ib.LID(lid))
+	w.answered(t)
+	var guids [2]string // of the managers' ports, as keys of what is seen
+	for i := range guids {
+		n := slices.IndexFunc(b.fab.Nodes, func(n fabric.Node) bool { return n.ID == b.cas[i] })
+		guids[i] = fmt.Sprintf("%v[1]", b.fab.Nodes[n].GUID)
 	}
-	for how, list := range gaps {
-		slices.Sort(list)
-		t.Logf("%s: without an answer for %v in the median, %v at least, %v at most, of %d times", how, list[len(list)/2], list[0], list[len(list)-1], len(list))
+	before := b.seenLIDs(t, env, b.cas[4])
+	other := before[guids[1-active]]
+	same := func(when string) {
+		t.Helper()
+		active := p.paired()
+		w.answered(t)
+		now := b.seenLIDs(t, env, b.cas[4])
+		if at, at2 := now[guids[active]], now[guids[1-active]]; at != lid || at2 != other {
+			t.Errorf("%s: the ports of the managers have LIDs %d and %d, not %d and %d", when, at, at2, lid, other)
+		}
+		now[guids[0]], now[guids[1]] = before[guids[0]], before[guids[1]]
+		if !maps.Equal(now, before) {
+			t.Errorf("%s: LIDs changed:\n%s", when, lidDiff(before, now))
+		}
+		if out, err := p.ctl(1-active, "status"); err != nil || !strings.Contains(out, fmt.Sprintf("%d, floating", lid)) {
+			t.Errorf("%s: %v\n%s", when, err, out)
+		}
+		senv := append(env, "SIM_HOST="+b.cas[7])
+		must(t, upTime, b.dir, senv, "ibsim-run", "saquery", "-g")
+	}
+	same("at first")
+	p.prog[active].stop(syscall.SIGKILL)
+	p.serves(1 - active)
+	w.answered(t)
+	p.start(active)
+	same("after the active one was killed")
+	for range 2 {
+		active = p.paired()
+		if out, err := p.ctl(active, "handover"); err != nil {
+			t.Fatal(out, err)
+		}
+		p.serves(1 - active)
+		same("after a handover")
+	}
+	// The standby comes back with an empty disk.
+	active = p.paired()
+	p.prog[1-active].stop(syscall.SIGKILL)
+	if err := os.RemoveAll(filepath.Join(b.dir, fmt.Sprint("state", 1-active))); err != nil {
+		t.Fatal(err)
+	}
+	p.start(1 - active)
+	same("with a new disk")
+	p.prog[active].stop(syscall.SIGKILL)
+	p.serves(1 - active)
+	w.answered(t)
+	p.start(active)
+	same("after the manager with the new disk took over")
+	if out, err := p.ctl(active, "forks"); err != nil || out != "none\n" {
+		t.Errorf("forks: %v\n%s", err, out)
 	}
 }

@@ -187,7 +187,7 @@ func (f *band) peerLID() ib.LID {
 	if !f.look.have || !f.look.info.LID.IsUnicast() {
 		return 0
 	}
-	return f.p.known.lidOf(f.p.cfg.Rules.Peer)
+	return f.p.known.peerLID(&f.p.cfg.Rules, f.look.info.LID)
 }
 
 // lookEvery is the interval of looks at this manager's port: rule 2 wants ten in Alone.
@@ -248,7 +248,7 @@ func (f *band) saw(pi *smp.PortInfo, sent mad.Time) {
 		f.look.up = up
 		p.step(replica.Port{Active: up})
 	}
-	peer := p.known.lidOf(p.cfg.Rules.Peer)
+	peer := p.known.peerLID(&p.cfg.Rules, pi.LID)
 	switch {
 	case !p.granted:
 	case mine(pi):
@@ -261,7 +261,7 @@ func (f *band) saw(pi *smp.PortInfo, sent mad.Time) {
 	default:
 		p.step(replica.Challenged{Third: true})
 	}
-	p.gate.saw(sent)
+	p.gate.saw(sent, f.look.named || !pi.LID.IsUnicast()) // without a LID it can name nobody
 }
 
 // probe looks at the port and at the switch next to it, for the core.
@@ -355,7 +355,7 @@ func (f *band) signed(d *wire.Datagram, from ib.LID) {
 	if d.Echo != p.nonce {
 		// It may be a copy of an old one. But if this manager knows no LID of the peer, as with an
 		// empty store, the peer hears its nonce by an answer only.
-		if p.known.lidOf(p.cfg.Rules.Peer) == 0 {
+		if p.known.peerLID(&p.cfg.Rules, 0) == 0 {
 			p.known.met(p.cfg.Rules.Peer, from)
 		}
 		return

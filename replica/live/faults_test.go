@@ -406,11 +406,11 @@ func TestCopiedSigns(t *testing.T) {
 	d := wire.Datagram{Nonce: 5, Echo: p.nonce, Sign: replica.Sign{Boot: 7, Seq: 1}}
 	p.band.signed(&d, 3)
 	at := p.heardAt[replica.Fabric]
-	if got := p.known.lidOf(cfg.Rules.Peer); got != 3 || at == 0 {
+	if got := p.known.peerLID(&cfg.Rules, 0); got != 3 || at == 0 {
 		t.Fatalf("the sign did not count: LID %d, heard at %d", got, at)
 	}
 	p.band.signed(&d, 9)
-	if got := p.known.lidOf(cfg.Rules.Peer); got != 3 || p.heardAt[replica.Fabric] != at {
+	if got := p.known.peerLID(&cfg.Rules, 0); got != 3 || p.heardAt[replica.Fabric] != at {
 		t.Errorf("the copy counts: LID %d, heard at %d, the sign at %d", got, p.heardAt[replica.Fabric], at)
 	}
 	old := wire.Datagram{Nonce: 4, Echo: 1234, Sign: replica.Sign{Boot: 6, Seq: 9}}
@@ -420,7 +420,7 @@ func TestCopiedSigns(t *testing.T) {
 	}
 	d.Sign.Boot = 8 // the peer started again, and numbers from 1
 	p.band.signed(&d, 4)
-	if got := p.known.lidOf(cfg.Rules.Peer); got != 4 {
+	if got := p.known.peerLID(&cfg.Rules, 0); got != 4 {
 		t.Errorf("the peer's new start has no LID: %d", got)
 	}
 }

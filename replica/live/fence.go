@@ -140,8 +140,8 @@ func (x *fence) here(f *band, then func(r *ib.MAD)) func(*ib.MAD, mad.Time) {
 func (x *fence) wait(f *band) time.Duration { return f.p.cfg.Rules.Every / 2 }
 
 func (x *fence) write(f *band, to ib.LID, pi *smp.PortInfo) {
-	me := f.look.info.LID
-	if pi.MasterSMLID == me {
+	me, ours := f.look.info.LID, within(&f.look.info, pi.LID)
+	if pi.MasterSMLID == me && !ours {
 		x.done = true
 		x.tell(f, false)
 		return
@@ -150,14 +150,21 @@ func (x *fence) write(f *band, to ib.LID, pi *smp.PortInfo) {
 		x.on = false // the peer may be alone: nothing more may be written
 		return
 	}
+	other := f.peerLID()
+	if ours && other == 0 {
+		x.again(f) // it has our LID, and would name itself
+		return
+	}
 	pi.ClearForSet()
-	pi.MasterSMLID = me
+	if pi.MasterSMLID = me; ours {
+		pi.LID = other // the LID of the manager floats, and has come here
+	}
 	var m ib.MAD
 	smp.NewLID(&m, ib.MethodSet, smp.AttrPortInfo, 0, f.p.mkey(f.p.cfg.Rules.Peer))
 	pi.Put(smp.Data(&m))
 	f.ask(&m, to, x.wait(f), x.here(f, func(r *ib.MAD) {
 		var got smp.PortInfo
-		if got.Decode(smp.Data(r)) != nil || got.MasterSMLID != me {
+		if got.Decode(smp.Data(r)) != nil || got.MasterSMLID != me || within(&f.look.info, got.LID) {
 			x.again(f)
 			return
 		}

@@ -70,6 +70,9 @@ type Config struct {
 	// does.
 	OnActive  func(replica.Grant)
 	OnStandby func(replica.Why)
+	// OnShown is called when what the active peer shows has changed (Pair.Shown); nil: nobody wants
+	// to know. It runs on a goroutine of its own, which holds up later changes.
+	OnShown func()
 	// OnNotice gets what people should know of; nil: nobody. It runs on the pair's goroutine.
 	OnNotice func(replica.Notice)
 }

@@ -511,13 +511,14 @@ func (p *Pair) Takeover(ctx context.Context, stale bool) error {
 type known struct {
 	mu   sync.Mutex
 	lid  map[ib.GUID]ib.LID  // guarded by mu
+	kept map[ib.GUID]ib.LID  // what the journal says of lid, with store.ManagerGUID; guarded by mu
 	mkey map[ib.GUID]ib.MKey // guarded by mu
 }
 
 // replaced takes a state.
 func (k *known) replaced(r *replica.Config, s *store.State) {
 	k.mu.Lock()
-	k.lid, k.mkey = map[ib.GUID]ib.LID{}, map[ib.GUID]ib.MKey{}
+	k.lid, k.kept, k.mkey = map[ib.GUID]ib.LID{}, map[ib.GUID]ib.LID{}, map[ib.GUID]ib.MKey{}
 	k.mu.Unlock()
 	for _, e := range s.LIDs {
 		k.op(r, &store.Op{Kind: store.PutLID, GUID: e.GUID, LID: e.LID})
@@ -529,14 +530,16 @@ func (k *known) replaced(r *replica.Config, s *store.State) {
 
 // op takes a change.
 func (k *known) op(r *replica.Config, o *store.Op) {
-	if o.GUID != r.Me && o.GUID != r.Peer {
+	if o.GUID != r.Me && o.GUID != r.Peer && o.GUID != store.ManagerGUID {
 		return
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	switch o.Kind {
 	case store.PutLID:
-		k.lid[o.GUID] = o.LID
+		k.lid[o.GUID], k.kept[o.GUID] = o.LID, o.LID
+	case store.DeleteLID:
+		delete(k.kept, o.GUID)
 	case store.PutMKey:
 		k.mkey[o.GUID] = o.MKey
 	case store.DeleteMKey:
@@ -544,10 +547,32 @@ func (k *known) op(r *replica.Config, o *store.Op) {
 	}
 }
 
-func (k *known) lidOf(g ib.GUID) ib.LID {
+// peerLID is the LID of the peer's port, 0 if it is not known. own is that of this manager's port, 0
+// if it has none. Where the LID of the manager floats the two ports exchange theirs, and what was known
+// of the peer's is that of this manager's port now.
+func (k *known) peerLID(r *replica.Config, own ib.LID) ib.LID {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return k.lid[g]
+	l, floats := k.lid[r.Peer], k.kept[store.ManagerGUID]
+	if floats == 0 || own == 0 || l != own {
+		return l
+	}
+	if own != floats {
+		return floats
+	}
+	for _, g := range [2]ib.GUID{r.Peer, r.Me} {
+		if other := k.kept[g]; other != floats {
+			return other
+		}
+	}
+	return 0
+}
+
+// floating is the LID of the manager if it floats, else 0.
+func (k *known) floating() ib.LID {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.kept[store.ManagerGUID]
 }
 
 // met notes a LID that the peer itself showed.

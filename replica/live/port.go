@@ -111,6 +111,7 @@ type gate struct {
 	isOn    bool         // guarded by mu
 	asked   bool         // a look was asked for; guarded by mu
 	port    *managerPort // of the present mastership; guarded by mu
+	named   bool         // in the present mastership the port named this manager, or cannot; guarded by mu
 }
 
 func (g *gate) init(p *Pair) {
@@ -121,7 +122,7 @@ func (g *gate) init(p *Pair) {
 func (g *gate) open() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.isOn = true
+	g.isOn, g.named = true, false
 	g.seen.Store(int64(g.p.now()))
 }
 
@@ -140,8 +141,9 @@ func (g *gate) shut() {
 	defer g.sending.Unlock()
 }
 
-// saw takes a look at the port, which began at sent, and did not find the peer to be its SM.
-func (g *gate) saw(sent mad.Time) {
+// saw takes a look at the port, which began at sent, and did not find the peer to be its SM. named
+// says that it has named this manager, or cannot.
+func (g *gate) saw(sent mad.Time, named bool) {
 	a := &g.p.answer
 	a.mu.Lock()
 	a.info = g.p.band.look.info
@@ -149,7 +151,7 @@ func (g *gate) saw(sent mad.Time) {
 	a.mu.Unlock()
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.asked = false
+	g.asked, g.named = false, named
 	if g.isOn && int64(sent) > g.seen.Load() {
 		g.seen.Store(int64(sent))
 		g.cond.Broadcast()
@@ -160,15 +162,28 @@ func (g *gate) saw(sent mad.Time) {
 // first: the peer may have taken over.
 func (g *gate) fresh() time.Duration { return g.p.cfg.Rules.Alone / 4 }
 
-// passes reports whether the managers may send now: a look at the port began at after or later, and
-// the mastership lasts.
-func (g *gate) passes(port *managerPort, after mad.Time) bool {
+// need is what must hold before a packet may be sent: a look at the port began at after or later, and
+// with named the port has named this manager.
+type need struct {
+	after mad.Time
+	named bool
+}
+
+// passes reports whether the managers may send now: what they need holds, and the mastership lasts.
+func (g *gate) passes(port *managerPort, n need) bool {
+	if n.named {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		if !g.named {
+			return false
+		}
+	}
 	seen := g.seen.Load()
-	return seen != 0 && mad.Time(seen) >= after && !port.cut.Load()
+	return seen != 0 && mad.Time(seen) >= n.after && !port.cut.Load()
 }
 
 // pass waits until the managers may send.
-func (g *gate) pass(port *managerPort, after mad.Time) error {
+func (g *gate) pass(port *managerPort, n need) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for {
@@ -176,7 +191,7 @@ func (g *gate) pass(port *managerPort, after mad.Time) error {
 		switch {
 		case port.cut.Load() || seen == 0:
 			return ErrCut
-		case mad.Time(seen) >= after:
+		case mad.Time(seen) >= n.after && (g.named || !n.named):
 			return nil
 		}
 		if !g.asked {
@@ -325,31 +340,32 @@ func (m *managerPort) pop(k *mad.Packet) {
 // stopped while it did so goes on with what is left of them.
 const sendSlice = 16
 
-// floor is when a look at this port must have begun at least that a packet may be sent. One that
-// writes the SM of this port needs a look that begins now (replica.Challenged).
-func (m *managerPort) floor(k *mad.Packet) mad.Time {
+// need is what a packet needs. One that writes the SM of this port needs a look at it that begins now
+// (replica.Challenged). If the LID of the manager floats it may set that too: the pair's own Set, which
+// has the LID of before, must not come after it.
+func (m *managerPort) need(k *mad.Packet) need {
 	if len(k.Data) < ib.MADLen {
-		return 0
+		return need{}
 	}
 	h := (*ib.MAD)(k.Data)
 	if h.Class() == ib.ClassSubnDR && smp.HopCount(h) == 0 && h.Method() == ib.MethodSet && h.AttrID() == smp.AttrPortInfo {
-		return m.p.now()
+		return need{m.p.now(), m.p.known.floating() != 0}
 	}
-	return 0
+	return need{}
 }
 
 // enter waits until packets may be handed to the port. It returns with gate.sending held, or with an
 // error. The clock is read with it held: the process may be stopped at any moment before.
-func (m *managerPort) enter(floor mad.Time) error {
+func (m *managerPort) enter(n need) error {
 	g := &m.p.gate
 	for {
 		g.sending.RLock()
-		after := max(floor, m.p.now().Add(-g.fresh()))
-		if g.passes(m, after) {
+		now := need{max(n.after, m.p.now().Add(-g.fresh())), n.named}
+		if g.passes(m, now) {
 			return nil
 		}
 		g.sending.RUnlock() // a wait would hold up shut, and the look that ends it
-		if err := g.pass(m, after); err != nil {
+		if err := g.pass(m, now); err != nil {
 			return err
 		}
 	}
@@ -357,7 +373,7 @@ func (m *managerPort) enter(floor mad.Time) error {
 
 // Send implements mad.Transport.
 func (m *managerPort) Send(k *mad.Packet) error {
-	if err := m.enter(m.floor(k)); err != nil {
+	if err := m.enter(m.need(k)); err != nil {
 		return err
 	}
 	defer m.p.gate.sending.RUnlock()
@@ -380,11 +396,12 @@ func (m *managerPort) SendAll(ps []mad.Packet) (n int, err error) {
 
 // sendSome hands packets to the port as one.
 func (m *managerPort) sendSome(ps []mad.Packet, send func([]mad.Packet) (int, error)) (int, error) {
-	var floor mad.Time
+	var all need
 	for i := range ps {
-		floor = max(floor, m.floor(&ps[i]))
+		n := m.need(&ps[i])
+		all = need{max(all.after, n.after), all.named || n.named}
 	}
-	if err := m.enter(floor); err != nil {
+	if err := m.enter(all); err != nil {
 		return 0, err
 	}
 	defer m.p.gate.sending.RUnlock()

@@ -66,6 +66,8 @@ type Status struct {
 	SMOfPort   ib.LID
 	// Warm: this manager knows what the active one publishes, and can answer from it.
 	Warm bool
+	// Floats is the LID of the manager if it floats between the two ports, else 0.
+	Floats ib.LID
 	// Counts since the start.
 	Entries   uint64        // entries that count, of this manager's terms
 	Commit    time.Duration // time that they took, from the call of Apply, summed up
@@ -111,7 +113,7 @@ func (p *Pair) publish(now mad.Time) {
 		st.Role, st.Term, st.Last = v.Role, v.Term, v.Last
 		st.State = stateOf(&v)
 		st.Connected, st.Serving = p.streams.mine != nil, p.streams.theirs != nil
-		st.PeerLID = p.band.peerLID()
+		st.PeerLID, st.Floats = p.band.peerLID(), p.known.floating()
 		for ch, at := range p.heardAt {
 			if at > 0 {
 				st.Signs[ch] = now.Sub(at)

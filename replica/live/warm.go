@@ -96,6 +96,18 @@ func (p *Pair) Warm() *subnet.Snapshot {
 	return s
 }
 
+// Shown is what the active peer has shown last, nil if that is not known or old. It does not end
+// what is shown, as Warm does.
+func (p *Pair) Shown() *subnet.Snapshot {
+	w := &p.warm
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.has || !w.ended.IsZero() && time.Since(w.ended) > warmAge {
+		return nil
+	}
+	return w.mirror.Snapshot()
+}
+
 // showing is what a stream shows.
 type showing struct {
 	enc  *mirror.Encoder
@@ -239,12 +251,13 @@ func (x *seen) apply(list <-chan []byte) {
 			continue
 		}
 		err := w.mirror.Apply(b)
+		whole := err == nil && len(list) == 0
 		if err == nil {
 			w.has, w.ended, w.from = true, time.Time{}, x
 			if x.over { // messages waited
 				w.ended = time.Now()
 			}
-			if len(list) == 0 {
+			if whole {
 				w.mirror.Snapshot()
 			}
 		} else {
@@ -258,6 +271,9 @@ func (x *seen) apply(list <-chan []byte) {
 				x.held.Add(-int64(len(b)))
 			}
 			return
+		}
+		if whole && x.p.cfg.OnShown != nil {
+			x.p.cfg.OnShown()
 		}
 	}
 }

@@ -75,6 +75,9 @@ type Config struct {
 	// none. The two settle who is master in another way, so it never counts in an election. A
 	// manager with a partner writes its store as a master only.
 	Partner ib.GUID
+	// FloatLID: the port of whichever of the two partners is master has the LIDs that the master's port
+	// had before, so that no host has to be told. Requires Partner.
+	FloatLID bool
 	// MayLack: the partner may have given what the store does not know, so that is kept.
 	MayLack bool
 

@@ -26,8 +26,11 @@ type Env struct {
 	Engine *mad.Engine
 	Now    mad.Time // of the event in hand
 
-	State        subnet.SMState
-	Up           bool // the subnet is up in this mastership
+	State subnet.SMState
+	Up    bool // the subnet is up in this mastership
+	// Inherits: our LID is the one that the last master had, and we know what hosts registered there.
+	// Ports that name it as their manager's need not be told of us.
+	Inherits     bool
 	WaitHandover bool // we are master, and a lower master is to hand over
 	Phase        notice.Phase
 	ActCount     uint32 // SMPs that we sent, as SMInfo has it

@@ -42,12 +42,13 @@ type assignment struct {
 // AssignPorts gives every end port of a subnet its range, in Port.LID and Port.LMC, which are 0 before.
 // In this order a range is kept if it is aligned, within every switch's table and free:
 //
-//  1. the base LID of a port whose own LID floats;
-//  2. what this mastership gave the port before;
-//  3. in the first sweep of a mastership, what an Active port shows;
-//  4. what the store has;
-//  5. what a port that is not Active shows, unless the store reserves it for another port;
-//  6. the lowest range that neither the subnet nor the store uses. When there is none left,
+//  1. those that float between the manager's port and its partner's (BeginFloating);
+//  2. the base LID of a port whose own LID floats;
+//  3. what this mastership gave the port before;
+//  4. in the first sweep of a mastership, what an Active port shows;
+//  5. what the store has;
+//  6. what a port that is not Active shows, unless the store reserves it for another port;
+//  7. the lowest range that neither the subnet nor the store uses. When there is none left,
 //     ports that are not here lose their ranges.
 //
 // A port that cannot keep its range gets another one, and the change is reported. reserve takes
@@ -68,6 +69,7 @@ func (t *Table) AssignPorts(f *topo.Topology, rules Rules, reserve func(*Space) 
 	}
 	a.sp = &Space{Limit: t.limit}
 	a.ops = reserve(a.sp)
+	a.keepFloating()
 	a.keepGiven()
 	if rules.FirstSweep {
 		a.keepActive()
@@ -178,6 +180,7 @@ func (a *assignment) finish(e endPort) {
 		p.LID, p.LMC = r.Base, r.LMC
 	}
 	a.reportMove(p)
+	a.chooseFloating(p)
 	a.ops = append(a.ops, a.Table.Assign(p.GUID, Range{Base: p.LID, LMC: p.LMC})...)
 }
 
@@ -209,6 +212,8 @@ func (a *assignment) reportMove(p *topo.Port) {
 	switch {
 	case p.LID == a.base(p):
 		return // it shows the LID of a VM
+	case a.floats(p.GUID) && a.isFloating(p):
+		return // it changes with the master
 	case had && old.Base != p.LID:
 		text = "its LID " + old.Base.String() + " cannot be kept (alignment, LMC or the smallest forwarding table)"
 	case !had && a.rules.FirstSweep && a.inUse(p) && p.Info.LID != p.LID:

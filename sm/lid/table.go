@@ -31,6 +31,8 @@ type Table struct {
 	function  map[subnet.Place]ib.LID
 	place     map[ib.LID]subnet.Place // the function that has a LID
 	space     *Space                  // what anybody has; nil: to be computed
+	manager   Range                   // of the master's port, as the store has it; Base 0: it does not float
+	float     floating
 }
 
 // New returns a table in which nobody has a LID.
@@ -44,6 +46,10 @@ func New() *Table {
 // Load takes the LIDs of ports and placements that the store held.
 func (t *Table) Load(list []store.LIDEntry) {
 	for _, e := range list {
+		if e.GUID == store.ManagerGUID {
+			t.manager = Range{e.LID, e.LMC}
+			continue
+		}
 		t.stored[e.GUID] = Range{e.LID, e.LMC}
 	}
 }
@@ -83,7 +89,7 @@ func (t *Table) NewMastership() { clear(t.assigned) }
 // Assign gives a port its range. It returns what is to be stored, if that is news.
 func (t *Table) Assign(port ib.GUID, r Range) []store.Op {
 	t.assigned[port] = r
-	if t.stored[port] == r {
+	if t.stored[port] == r || t.stays(port, r) {
 		return nil
 	}
 	t.stored[port] = r
@@ -201,6 +207,9 @@ func (t *Table) InUse() *Space {
 	}
 	for _, r := range t.assigned {
 		sp.Take(r)
+	}
+	if t.float.r.Base != 0 {
+		sp.Take(t.float.r)
 	}
 	for _, l := range t.function {
 		sp.Take(One(l))

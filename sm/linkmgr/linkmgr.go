@@ -80,6 +80,9 @@ func (m *Manager) SetOwn() {
 	m.setPort(f.AgentPort(f.Self.Node, f.Self.Port))
 }
 
+// SetPort lists the Set of a port, if it differs from what it is to be.
+func (m *Manager) SetPort(p *topo.Port) { m.setPort(p) }
+
 // SetSwitch lists the Set of a switch that shows PortStateChange or another packet lifetime.
 func (m *Manager) SetSwitch(ni int32, n *topo.Node) {
 	if n.IsSwitch() && n.OK() && m.SwitchDiffers(n) {

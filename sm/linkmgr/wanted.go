@@ -63,6 +63,9 @@ func (m *Manager) isNew(p *topo.Port, w *smp.PortInfo) bool {
 	if m.told[p.GUID] && p.Info.MasterSMLID == w.MasterSMLID && p.Info.LID == w.LID {
 		return false
 	}
+	if m.FirstSweep && m.Inherits && p.Info.PortState == ib.StateActive && p.Info.MasterSMLID == w.MasterSMLID && p.Info.LID == w.LID {
+		return m.Snapshot != nil && m.Snapshot.PortByPortGUID(p.GUID) < 0
+	}
 	return m.FirstSweep || m.Fabric.Nodes[p.Node].Flags&topo.NodeNew != 0 ||
 		p.Info.MasterSMLID != w.MasterSMLID || p.Info.LID != w.LID ||
 		p.Has(topo.PortLinked) && m.Snapshot != nil && m.Snapshot.PortByPortGUID(p.GUID) < 0

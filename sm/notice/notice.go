@@ -84,6 +84,7 @@ const (
 	KindLevelsUnanswered                  // hosts did not acknowledge new service levels in time
 	KindKept                              // entries stay that the store does not know, because another manager may have given them
 	KindManagerLevel                      // the service level of datagrams between hosts and the manager was chosen: Text says why
+	KindSMLID                             // the LID of the manager does not float although it is to
 	KindTakeover                          // a manager answers from what its predecessor published, or does not: Text says why
 	KindInternal                          // the manager found a mistake in itself: Text says what
 )
@@ -107,7 +108,7 @@ var kindNames = [...]string{
 	KindVPortUp: "vport_up", KindVPortDown: "vport_down",
 	KindVPortRefused: "vport_refused", KindVPortDuplicate: "vport_duplicate",
 	KindRepair: "repair", KindTransientCycle: "transient_cycle", KindNodeAnswers: "node_answers",
-	KindLevelsUnanswered: "levels_unanswered", KindKept: "kept", KindManagerLevel: "manager_level", KindTakeover: "takeover", KindInternal: "internal",
+	KindLevelsUnanswered: "levels_unanswered", KindKept: "kept", KindManagerLevel: "manager_level", KindSMLID: "sm_lid", KindTakeover: "takeover", KindInternal: "internal",
 }
 
 // String is the name that logs and the API use.

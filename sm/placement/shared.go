@@ -149,3 +149,13 @@ func (m *Machine) readyShared(l *placement, p *topo.Port) bool {
 	}
 	return false
 }
+
+// Uses reports whether a placement is at a function of a port, or is to be there.
+func (m *Machine) Uses(port ib.GUID) bool {
+	for _, l := range m.list {
+		if l.target().Port == port || l.held.Port == port {
+			return true
+		}
+	}
+	return false
+}

@@ -28,6 +28,7 @@ import (
 	"heddle/ib/smp"
 	"heddle/mad"
 	"heddle/sm/env"
+	"heddle/sm/lid"
 	"heddle/sm/topo"
 	"heddle/sm/work"
 	"heddle/subnet"
@@ -45,13 +46,22 @@ type Ports interface {
 	Lacks(p *topo.Port) bool
 }
 
+// LIDs are the LIDs of the subnet.
+type LIDs interface {
+	// Floating returns the LIDs that our port is to have because they float, and those that the
+	// partner's port has in their place.
+	Floating() (own, partner lid.Range, ok bool)
+}
+
 // Machine is the takeover of one manager.
 type Machine struct {
 	*env.Env
 	keys  Keys
 	ports Ports
+	lids  LIDs
 
 	warm  *subnet.Snapshot // what the master publishes; nil: unknown
+	plan  *Float           // of warm; nil: unknown
 	armed bool             // the next sweep of a manager that is not master yet is a succession
 
 	// Of the takeover under way:
@@ -66,6 +76,7 @@ type Machine struct {
 	found   []found   // what differs from the snapshot
 	result  Result
 	refusal string
+	float   *floatRun // nil: the LID of our port stays
 
 	answers bool // the SA answers from what the predecessor published
 }
@@ -95,14 +106,15 @@ type Result struct {
 }
 
 // New returns the takeover of a manager that has no snapshot.
-func New(e *env.Env, keys Keys, ports Ports) *Machine {
-	return &Machine{Env: e, keys: keys, ports: ports}
+func New(e *env.Env, keys Keys, ports Ports, lids LIDs) *Machine {
+	return &Machine{Env: e, keys: keys, ports: ports, lids: lids}
 }
 
-// Set replaces what the master publishes; nil: it is unknown.
-func (m *Machine) Set(s *subnet.Snapshot) {
+// Set replaces what the master publishes; nil: it is unknown. x says how its LIDs come to our port;
+// nil: that is unknown.
+func (m *Machine) Set(s *subnet.Snapshot, x *Float) {
 	if m.State != subnet.Master {
-		m.warm = s
+		m.warm, m.plan = s, x
 	}
 }
 
@@ -124,22 +136,27 @@ func (m *Machine) Answers() bool { return m.answers && m.State == subnet.Master 
 // Settled ends the answers: the subnet was read.
 func (m *Machine) Settled() { m.answers = false }
 
-// Begin begins the takeover: it asks our own port, and other managers that the predecessor knew. It
-// reports false if the snapshot is of no use; then nothing changed but that it is forgotten.
-func (m *Machine) Begin() bool {
+// Begin begins the takeover: it asks our own port, and other managers that the predecessor knew. If
+// the snapshot is of no use it says why, and nothing changed but that it is forgotten.
+func (m *Machine) Begin() (why string) {
 	s := m.warm
 	m.warm, m.armed = nil, false
 	if s.Tables == nil || s.State != subnet.Master {
-		return false
+		return "it has no tables"
 	}
 	m.s, m.asking = s, true
 	m.result, m.refusal = Result{}, ""
-	// To know the way to all nodes takes time, in which the SA could answer.
-	if !m.draw(len(m.others()) == 0) {
-		m.end()
-		return false
+	if s.PortByPortGUID(m.Config.PortGUID) >= 0 {
+		why = m.planFloat()
 	}
-	return true
+	// To know the way to all nodes takes time, in which the SA could answer.
+	if why == "" && !m.draw(len(m.others()) == 0 && m.float == nil) {
+		why = "it does not show our own port with an Active link"
+	}
+	if m.plan = nil; why != "" {
+		m.end()
+	}
+	return why
 }
 
 // draw makes the chart: of our own node alone if near is set.
@@ -169,6 +186,7 @@ func (m *Machine) others() (list []int32) {
 func (m *Machine) Ask() {
 	f := m.chart.f
 	m.Add(work.Make(work.OpMapPort, f.Self.Node, f.Self.Port, 0))
+	m.askFloat()
 	for _, p := range m.others() {
 		if n, ok := f.Find(m.s.Nodes[m.s.Ports[p].Node].Info.NodeGUID); ok && f.Nodes[n].Path.Set {
 			m.Add(work.Make(work.OpSMInfo, n, m.s.Ports[p].Num, 0))
@@ -190,13 +208,18 @@ func (m *Machine) Serve() *subnet.Snapshot {
 	// What it lacks may be in the subnet, so that nobody's registrations end.
 	s.Veiled, s.Gone = true, nil
 	s.Graph, s.Problems = nil, nil
+	m.floated(s)
+	m.s = s
 	return s
 }
 
-// Next is when Check is to be called, mad.Never if it is not.
+// Next is when Check or More is to be called, mad.Never if neither is.
 func (m *Machine) Next() mad.Time {
-	if m.ahead {
+	switch {
+	case m.ahead:
 		return m.Now
+	case m.asking && m.float != nil && m.float.step == floatDrains:
+		return m.float.until
 	}
 	return mad.Never
 }
@@ -249,6 +272,8 @@ func (m *Machine) Build(it work.Item, r *mad.Request, get func(ib.AttrID, uint32
 		get(smp.AttrSwitchInfo, 0)
 	case work.OpMapPort:
 		get(smp.AttrPortInfo, smp.PortInfoMod(it.Port(), it.Extra() == 0))
+	case work.OpMapBlock:
+		get(smp.AttrLFT, it.Extra())
 	}
 	if !m.asking {
 		r.Retries = 1
@@ -269,6 +294,10 @@ func (m *Machine) Answered(it work.Item, comp *mad.Completion) bool {
 		m.switchInfo(it.Node(), comp)
 	case work.OpMapPort:
 		m.portInfo(it, comp)
+	case work.OpMapBlock:
+		m.blockRead(it, comp)
+	case work.OpMapWrite:
+		m.blockWritten(it, comp)
 	}
 	if err != nil {
 		m.refusal = err.Error()
@@ -284,6 +313,10 @@ func (m *Machine) Answered(it work.Item, comp *mad.Completion) bool {
 
 // Told is called when a port has answered the Set that tells it; knows says that it has done it.
 func (m *Machine) Told(knows bool) {
+	if m.asking {
+		m.floatTold(knows)
+		return
+	}
 	if knows {
 		m.result.Told++
 	}
@@ -332,8 +365,8 @@ func (m *Machine) switchInfo(n int32, comp *mad.Completion) {
 
 // seen notes an answer of a switch. When all are in its hosts are told.
 func (m *Machine) seen(n int32, what checked) {
-	if m.state[n] |= what; m.state[n] != sawNode|sawSwitch {
-		return
+	if m.state[n] |= what; m.state[n] != sawNode|sawSwitch || m.float != nil && m.Inherits {
+		return // without a change nobody is to be told
 	}
 	for k := range m.chart.f.NodePorts(n) {
 		p := m.chart.f.PortOf(n, uint8(k))
@@ -377,8 +410,16 @@ func (m *Machine) portInfo(it work.Item, comp *mad.Completion) {
 	if err == nil {
 		err = pi.Decode(smp.Data(comp.MAD))
 	}
+	if m.asking && r != m.chart.f.Self {
+		m.floatPort(r, &pi, err)
+		return
+	}
 	if m.asking {
-		if err != nil || pi.PortState != ib.StateActive || pi.LID != p.LID || pi.LMC != p.LMC {
+		lids := lid.Range{Base: p.LID, LMC: p.LMC}
+		if m.float != nil {
+			lids = m.float.previous
+		}
+		if err != nil || pi.PortState != ib.StateActive || pi.LID != lids.Base || pi.LMC != lids.LMC {
 			m.refusal = errOwn.Error()
 			return
 		}
@@ -425,6 +466,6 @@ func (m *Machine) End(published *subnet.Snapshot) (r Result, s *subnet.Snapshot)
 }
 
 func (m *Machine) end() {
-	m.s, m.chart, m.state, m.asking, m.ahead = nil, chart{}, nil, false, false
+	m.s, m.chart, m.state, m.asking, m.ahead, m.float = nil, chart{}, nil, false, false, nil
 	m.checks, m.tells, m.reads, m.found = nil, nil, nil, nil
 }

@@ -76,6 +76,8 @@ const (
 	OpMapNode   // NodeInfo of a switch that another manager knew
 	OpMapSwitch // SwitchInfo of it
 	OpMapPort   // PortInfo; extra 1: without the extended-speed bit
+	OpMapBlock  // LFT block of it; extra: block
+	OpMapWrite  // Set(LinearForwardingTable) of it; extra: block
 	OpTell      // Set(PortInfo) that tells a port its manager
 
 	OpPeek     // SwitchInfo, which no phase waits for
