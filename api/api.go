@@ -4,9 +4,10 @@
 //
 // Handlers read one published snapshot and render it; the few that change
 // something pass a command to the manager. Reading is open to all clients that
-// can reach the address, which is loopback unless TLS and credentials are
-// configured; writing needs the token of the daemon's token file, or the Unix
-// socket which only its owner can open.
+// can reach the address, which is loopback unless TLS is configured. Everything
+// else needs a role: by a named token, a client certificate, the token of the
+// daemon's token file, or the Unix socket which only its owner can open. Routes
+// has who may call what.
 package api
 
 import (
@@ -19,6 +20,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"heddle/access"
 	"heddle/internal/version"
 	"heddle/web"
 )
@@ -248,9 +250,10 @@ type Event struct {
 
 // Options of a server.
 type Options struct {
-	// Token permits writing; if it is empty, only AllowWrite does.
+	// Token permits everything; if it is empty, only AllowWrite, named tokens and certificates do.
 	Token string
-	// AllowWrite is set on the handler of the owner's Unix socket.
+	// AllowWrite is set on the handler of the owner's Unix socket: root, and the user of this process,
+	// may do everything there.
 	AllowWrite bool
 	// Hosts are the names under which clients may address the server, in addition
 	// to loopback names and addresses.
@@ -259,16 +262,32 @@ type Options struct {
 	Metrics prometheus.Gatherer
 	// HA is how the process stands to others; nil: there is no /v1/ha.
 	HA Availability
-	// ReadToken, if set, is needed for reading too (addresses other than loopback).
+	// ReadToken, if set, is needed for reading too.
 	ReadToken string
+	// Login: reading needs a token or a certificate, whether ReadToken is set or not.
+	Login bool
+	// Tokens are the named tokens, and TokenKeeper changes them; nil: there are none.
+	Tokens      *access.Registry
+	TokenKeeper TokenKeeper
+	// Clients returns the roles of client certificates as they are now; nil: these mean nothing.
+	Clients func() *access.Clients
+	// Audit keeps the audit log; nil: there is none.
+	Audit Auditor
+	// Limits bounds what clients may try and ask; nil: wrong credentials alone, on this handler.
+	Limits *Limits
+	// Now is the clock; nil: time.Now.
+	Now func() time.Time
 }
 
 // healthTime is how long the loops of a process may take to show that they turn.
 const healthTime = 5 * time.Second
 
 // New returns the handler of a manager's API.
-func New(b Backend, o Options) http.Handler {
-	mux := http.NewServeMux()
+func New(b Backend, o Options) http.Handler { return newGuard(build(b, o), o) }
+
+// build makes the handlers, which guard is to protect.
+func build(b Backend, o Options) *router {
+	mux := newRouter()
 	cfg := huma.DefaultConfig("Heddle", version.Version)
 	cfg.DocsPath = "" // its page would load scripts from a public host
 	cfg.CreateHooks = nil
@@ -321,19 +340,29 @@ func New(b Backend, o Options) http.Handler {
 	congesting(a, b)
 	topologies(a, mux, b)
 
+	common(a, mux, b, o)
+	changeTokens(a, o.TokenKeeper)
+	describe(a.OpenAPI())
+	return mux
+}
+
+// common adds what a process serves whether it runs a manager or not.
+func common(a huma.API, mux *router, b Spare, o Options) {
 	var streams streamLimit
 	mux.HandleFunc("GET /v1/events/stream", streams.serve(b))
 	availability(a, o.HA)
+	identity(a)
+	tokens(a, o.Tokens)
+	auditLog(a, o.Audit)
 	texts(mux, b, o.HA)
 	if o.Metrics != nil {
 		mux.Handle("GET /metrics", promhttp.HandlerFor(o.Metrics, promhttp.HandlerOpts{}))
 	}
 	mux.Handle("GET /", web.Handler())
-	return guard(mux, o)
 }
 
 // texts adds what is no JSON document. A process without ha is healthy if its state can be read.
-func texts(mux *http.ServeMux, b Spare, ha Availability) {
+func texts(mux *router, b Spare, ha Availability) {
 	mux.HandleFunc("GET /v1/backup", backup(b))
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, r *http.Request) {
 		if ha == nil {

@@ -218,7 +218,7 @@ func TestWriteToken(t *testing.T) {
 		{"there is none", Options{}, []string{"Authorization: Bearer "}, 401, 0},
 		{"there is none, nothing sent", Options{}, nil, 401, 0},
 		{"the owner's socket", Options{AllowWrite: true}, nil, 202, 1},
-		{"the reader's token", Options{Token: token, ReadToken: "reader reader reader"}, []string{"Authorization: Bearer reader reader reader"}, 401, 0},
+		{"the reader's token", Options{Token: token, ReadToken: "reader reader reader"}, []string{"Authorization: Bearer reader reader reader"}, 403, 0},
 		{"from a stranger's page", Options{Token: token}, []string{"Authorization: Bearer " + token, "Origin: http://example.org"}, 403, 0},
 		{"from a stranger's page, by the browser's word", Options{Token: token}, []string{"Authorization: Bearer " + token, "Sec-Fetch-Site: cross-site"}, 403, 0},
 		{"from a stranger's page to the owner's socket", Options{AllowWrite: true}, []string{"Origin: http://example.org"}, 403, 0},
@@ -266,16 +266,16 @@ func TestReadToken(t *testing.T) {
 func TestBodiesAreBounded(t *testing.T) {
 	var read int
 	var err error
-	h := guard(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+	h := newGuard(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		var b []byte
 		b, err = io.ReadAll(r.Body)
 		read = len(b)
 	}), Options{AllowWrite: true})
-	ask(h, "POST", "/", strings.NewReader(strings.Repeat("x", maxBody)))
+	ask(h, "POST", "/v1/vms", strings.NewReader(strings.Repeat("x", maxBody)))
 	if read != maxBody || err != nil {
 		t.Errorf("%d bytes read, %v", read, err)
 	}
-	ask(h, "POST", "/", strings.NewReader(strings.Repeat("x", maxBody+1)))
+	ask(h, "POST", "/v1/vms", strings.NewReader(strings.Repeat("x", maxBody+1)))
 	var large *http.MaxBytesError
 	if read != maxBody || !errors.As(err, &large) {
 		t.Errorf("%d bytes read, %v", read, err)

@@ -2,14 +2,9 @@ package api
 
 import "net/http"
 
-// backup sends the stored state. It holds M_Keys, so who reads it must be allowed to write.
+// backup sends the stored state. It holds M_Keys, so the table of access demands an administrator.
 func backup(b Journal) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		if !rightsOf(r.Context()).writes {
-			w.Header().Set("WWW-Authenticate", "Bearer")
-			refuse(w, http.StatusUnauthorized, "a backup holds M_Keys: it needs the daemon's token, or its Unix socket")
-			return
-		}
+	return func(w http.ResponseWriter, _ *http.Request) {
 		out := &begun{ResponseWriter: w}
 		if err := b.Backup(out); err != nil {
 			if !out.yes {

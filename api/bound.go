@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"slices"
 	"sync"
+	"syscall"
 )
 
 // Limits on what clients may hold open. Anyone who can reach the address may connect (on
@@ -82,15 +83,45 @@ func (c *boundConn) Close() error {
 
 type spareKey struct{}
 
-// connContext records whether a connection belongs to the reserve.
+// connContext records whether a connection belongs to the reserve, and who is at the other end of a
+// Unix socket.
 func connContext(ctx context.Context, c net.Conn) context.Context {
 	if t, ok := c.(interface{ NetConn() net.Conn }); ok { // TLS
 		c = t.NetConn()
 	}
-	if b, ok := c.(*boundConn); ok && b.spare {
-		return context.WithValue(ctx, spareKey{}, true)
+	b, ok := c.(*boundConn)
+	if !ok {
+		return ctx
+	}
+	if b.spare {
+		ctx = context.WithValue(ctx, spareKey{}, true)
+	}
+	if u, ok := b.Conn.(*net.UnixConn); ok {
+		ctx = context.WithValue(ctx, peerKey{}, peerOf(u))
 	}
 	return ctx
+}
+
+// peer is the process that connected to a Unix socket.
+type peer struct{ uid, pid int }
+
+type peerKey struct{}
+
+// nobody is the uid of a process of which the kernel says nothing.
+const nobody = 65534
+
+func peerOf(c *net.UnixConn) peer {
+	p := peer{uid: nobody}
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return p
+	}
+	_ = raw.Control(func(fd uintptr) { // an error leaves nobody
+		if u, err := syscall.GetsockoptUcred(int(fd), syscall.SOL_SOCKET, syscall.SO_PEERCRED); err == nil {
+			p = peer{int(u.Uid), int(u.Pid)}
+		}
+	})
+	return p
 }
 
 // crowded reports whether a request came over a connection of the reserve.
@@ -110,7 +141,7 @@ type streamLimit struct {
 func (l *streamLimit) begin(r *http.Request) (end func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if rightsOf(r.Context()).reads {
+	if callerOf(r.Context()).Known {
 		if l.token >= maxStreams {
 			return nil
 		}

@@ -146,10 +146,16 @@ func congesting(a huma.API, b Congesting) {
 	huma.Register(a, huma.Operation{
 		OperationID: "congestion-mode", Method: http.MethodPost, Path: "/v1/congestion/mode",
 		Summary: "Change the mode of the congestion control manager", DefaultStatus: http.StatusAccepted, MaxBodyBytes: 4096,
-	}, func(_ context.Context, in *congestionModeInput) (*struct{}, error) {
+	}, func(ctx context.Context, in *congestionModeInput) (*struct{}, error) {
+		before := ""
+		if auditing(ctx) {
+			c, _ := b.Congestion(CongestionQuery{}) // without one the mode is not known
+			before = c.Mode
+		}
 		if err := b.SetCongestionMode(in.Body.Mode); err != nil {
 			return nil, huma.Error422UnprocessableEntity(err.Error())
 		}
+		changed(ctx, "mode: "+before+" -> "+in.Body.Mode)
 		return nil, nil
 	})
 }

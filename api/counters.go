@@ -134,7 +134,7 @@ type portInput struct {
 	Num  int    `path:"num" minimum:"0" maximum:"254"`
 }
 
-func counting(a huma.API, b Counting, mux *http.ServeMux) {
+func counting(a huma.API, b Counting, mux *router) {
 	huma.Get(a, "/v1/counters", func(_ context.Context, in *countersInput) (*body[Counters], error) {
 		c, err := b.Counters(CountersQuery{By: in.By, Limit: in.Limit, All: in.All})
 		if err != nil {

@@ -1,75 +1,323 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"crypto/subtle"
+	"errors"
+	"fmt"
+	"math"
 	"net"
 	"net/http"
 	"net/netip"
+	"os"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
+
+	"heddle/access"
 )
 
-// maxBody bounds every request body but a partition configuration and a batch of
-// operations.
-const maxBody = 1 << 16
+// Bounds of request bodies, in bytes; Route.Body has others.
+const (
+	maxBody       = 1 << 16
+	maxTenantBody = 1 << 20
+)
 
-// guard checks permissions before any handler runs: the Host header (a foreign
-// page must not reach the API by a name that resolves to this address), the
-// Origin, the tokens, and the size of the body.
-func guard(next http.Handler, o Options) http.Handler {
-	cross := http.NewCrossOriginProtection()
-	h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !hostAllowed(r.Host, o.Hosts) && !o.AllowWrite {
-			refuse(w, http.StatusForbidden, "this server does not answer to the name "+r.Host+"; use 127.0.0.1, localhost or a name given with --api-host")
+// Limits bounds what clients may try and ask. The handlers of one process share it.
+type Limits struct {
+	failures access.Failures
+	rate     access.Rate
+}
+
+// Limits of clients.
+const (
+	failuresPerMinute = 20
+	// burst is how many seconds of its rate a token may use at a time.
+	burst = 10
+)
+
+// NewLimits returns the limits for tokens and client certificates that may make perSecond requests each
+// in the long run; 0: any number.
+func NewLimits(perSecond int) *Limits {
+	l := &Limits{failures: access.Failures{Most: failuresPerMinute, Span: time.Minute}}
+	l.rate.PerSecond, l.rate.Burst = float64(perSecond), float64(burst*perSecond)
+	return l
+}
+
+// wait is how long a caller must wait; 0: it may go on.
+func (l *Limits) wait(c *access.Caller, now time.Time) time.Duration {
+	if l.rate.PerSecond == 0 || c.Token == "" && !strings.HasPrefix(c.Name, "cert:") {
+		return 0
+	}
+	return l.rate.Take(c.Name, now)
+}
+
+// guard checks permissions before any handler runs: the Host header (a foreign page must not reach the
+// API by a name that resolves to this address), the Origin, who asks, the table of access, the number
+// of requests, and the size of the body. It writes the audit log.
+type guard struct {
+	o     Options
+	table *table
+	next  http.Handler
+}
+
+func newGuard(next http.Handler, o Options) http.Handler {
+	o.Limits, o.Now = cmp.Or(o.Limits, NewLimits(0)), orNow(o.Now)
+	return http.NewCrossOriginProtection().Handler(&guard{o, newTable(), next})
+}
+
+// orNow is the clock of a server that was given none.
+func orNow(now func() time.Time) func() time.Time {
+	if now == nil {
+		return time.Now
+	}
+	return now
+}
+
+func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	now := g.o.Now()
+	c, err := g.caller(r, now)
+	owner := strings.HasPrefix(c.Name, "socket:")
+	if !hostAllowed(r.Host, g.o.Hosts) && !owner {
+		refuse(w, http.StatusForbidden, "this server does not answer to the name "+r.Host+"; use 127.0.0.1, localhost or a name given with --api-host")
+		return
+	}
+	row := g.table.find(r)
+	if code, why := g.denied(r, row, &c, err); code != 0 {
+		g.deny(w, r, &c, now, code, why)
+		return
+	}
+	if crowded(r) {
+		w.Header().Set("Connection", "close")
+		if !c.Known && !isProbe(r) {
+			refuse(w, http.StatusServiceUnavailable, "too many connections are open; only health probes and requests with a token are served")
 			return
 		}
-		owner := o.AllowWrite || o.Token != "" && tokenIs(r, o.Token)
-		reader := owner || o.ReadToken != "" && tokenIs(r, o.ReadToken)
-		if o.ReadToken != "" && !reader {
-			w.Header().Set("WWW-Authenticate", "Bearer")
-			refuse(w, http.StatusUnauthorized, "this address requires a bearer token")
-			return
+	}
+	if wait := g.o.Limits.wait(&c, now); wait > 0 {
+		tooMany(w, wait, "this token makes too many requests")
+		return
+	}
+	limit := int64(maxBody)
+	if row.Body > 0 {
+		limit = row.Body
+	}
+	if c.Role == access.Tenant {
+		limit = min(limit, maxTenantBody)
+	}
+	r.Body = http.MaxBytesReader(w, r.Body, limit)
+	head := w.Header()
+	head.Set("Content-Security-Policy", "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'")
+	head.Set("X-Content-Type-Options", "nosniff")
+	head.Set("Referrer-Policy", "no-referrer")
+	ctx := context.WithValue(r.Context(), callerKey{}, c)
+	if c.Token != "" {
+		var stop context.CancelFunc
+		ctx, stop = g.whileValid(ctx, r, c.Token)
+		defer stop()
+	}
+	g.audited(w, r.WithContext(ctx), &c, row)
+}
+
+// denied says why a request is refused, by its status and a text; 0: it is not.
+func (g *guard) denied(r *http.Request, row *Route, c *access.Caller, wrong error) (code int, why string) {
+	// On loopback everybody reads, also who shows a token that a manager had before.
+	reads := row != nil && c.Role.May(row.Least)
+	switch {
+	case errors.Is(wrong, errLimited):
+		return http.StatusTooManyRequests, wrong.Error()
+	case errors.Is(wrong, access.ErrUnknownToken), errors.Is(wrong, access.ErrExpired), errors.Is(wrong, errNoRole):
+		return http.StatusUnauthorized, wrong.Error()
+	case wrong != nil && !reads:
+		return http.StatusUnauthorized, wrong.Error()
+	case c.Role == access.None:
+		return http.StatusUnauthorized, "this address requires a bearer token"
+	case row == nil && !c.Known && writes(r.Method):
+		return http.StatusUnauthorized, "changes require a token"
+	case row == nil && g.table.known(r):
+		return http.StatusMethodNotAllowed, "this path does not take " + r.Method
+	case row == nil:
+		return http.StatusNotFound, "there is no such path"
+	case row.allows(c.Role):
+		return 0, ""
+	case !c.Known && writes(r.Method):
+		return http.StatusUnauthorized, "changes require the bearer token from the daemon's token file, a named token (heddle ctl token create), or the daemon's Unix socket as its user or root"
+	case !c.Known:
+		return http.StatusUnauthorized, "this holds keys: it needs the daemon's token, a named token of an administrator, or the daemon's Unix socket"
+	case c.Role == access.Tenant:
+		return http.StatusForbidden, c.Name + " is a tenant: it may not call " + r.Method + " " + r.URL.Path
+	}
+	return http.StatusForbidden, fmt.Sprintf("%s has the role %v; %s %s needs %v", c.Name, c.Role, r.Method, r.URL.Path, row.Least)
+}
+
+// deny refuses a request. A wrong credential counts as a failure of its address, and a change that a
+// known caller may not make is written to the audit log.
+func (g *guard) deny(w http.ResponseWriter, r *http.Request, c *access.Caller, now time.Time, code int, why string) {
+	switch {
+	case code == http.StatusTooManyRequests:
+		tooMany(w, g.o.Limits.failures.Wait(client(r), now), why)
+		return
+	case code == http.StatusUnauthorized:
+		w.Header().Set("WWW-Authenticate", "Bearer")
+		if r.Header.Get("Authorization") != "" {
+			g.o.Limits.failures.Add(client(r), now)
 		}
-		if writes(r.Method) && !owner {
-			w.Header().Set("WWW-Authenticate", "Bearer")
-			refuse(w, http.StatusUnauthorized, "changes require the bearer token from the daemon's token file, or its Unix socket")
-			return
+	case code == http.StatusForbidden && c.Known && writes(r.Method):
+		g.record(r, c, code, why, nil, "")
+	}
+	refuse(w, code, why)
+}
+
+// tooMany refuses a request that may be repeated later.
+func tooMany(w http.ResponseWriter, wait time.Duration, why string) {
+	w.Header().Set("Retry-After", strconv.Itoa(int(math.Ceil(max(wait, time.Second).Seconds()))))
+	refuse(w, http.StatusTooManyRequests, why)
+}
+
+// Errors of caller.
+var (
+	errWrongToken = errors.New("the token is wrong, or the daemon has made a new one since; or changes require the bearer token from the daemon's token file")
+	errLimited    = errors.New("too many wrong credentials came from this address; wait a minute")
+	errNoRole     = errors.New("the subject of this client certificate has no role: add it to the file of --api-clients")
+)
+
+// caller is who makes a request. With an error it showed a credential that is not accepted, and is as
+// good as one who showed none.
+func (g *guard) caller(r *http.Request, now time.Time) (access.Caller, error) {
+	if g.o.AllowWrite {
+		if p, ok := r.Context().Value(peerKey{}).(peer); !ok {
+			return access.Caller{Name: "socket:owner", Role: access.Admin, Known: true}, nil
+		} else if p.uid == 0 || p.uid == os.Geteuid() {
+			return access.Caller{Name: "socket:uid=" + strconv.Itoa(p.uid), Role: access.Admin, Known: true}, nil
 		}
-		if crowded(r) {
-			w.Header().Set("Connection", "close")
-			if !reader && !isProbe(r) {
-				refuse(w, http.StatusServiceUnavailable, "too many connections are open; only health probes and requests with a token are served")
+	}
+	nobody := access.Caller{Name: "anonymous"}
+	if g.o.ReadToken == "" && !g.o.Login {
+		nobody.Role = access.Viewer
+	}
+	text, bearer := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+	switch {
+	case bearer:
+		c, err := g.bearer(r, text, now)
+		if err != nil {
+			c = nobody
+		}
+		return c, err
+	case r.Header.Get("Authorization") != "":
+		return nobody, errWrongToken
+	}
+	if c, err := g.certified(r, now); err != nil || c.Known {
+		if err != nil {
+			c = nobody
+		}
+		return c, err
+	}
+	return nobody, nil
+}
+
+// bearer is the caller with a token. Random tokens cannot be guessed, so they are accepted from an
+// address that failed too often; the token to read is chosen by people, and is not even compared.
+func (g *guard) bearer(r *http.Request, text string, now time.Time) (access.Caller, error) {
+	limited := g.o.Limits.failures.Wait(client(r), now) > 0
+	var err error
+	switch {
+	case access.IsNamed(text) && g.o.Tokens != nil:
+		var c access.Caller
+		if c, err = g.o.Tokens.Authenticate(text, now); err == nil {
+			return c, nil
+		}
+	case g.o.Token != "" && same(text, g.o.Token):
+		return access.Caller{Name: "write-token", Role: access.Admin, Known: true}, nil
+	case !limited && g.o.ReadToken != "" && same(text, g.o.ReadToken):
+		return access.Caller{Name: "read-token", Role: access.Viewer, Known: true}, nil
+	default:
+		err = errWrongToken
+	}
+	if limited {
+		err = errLimited
+	}
+	return access.Caller{}, err
+}
+
+// certified is the caller with a client certificate, which TLS has verified.
+func (g *guard) certified(r *http.Request, now time.Time) (access.Caller, error) {
+	if r.TLS == nil || len(r.TLS.VerifiedChains) == 0 || g.o.Clients == nil {
+		return access.Caller{}, nil
+	}
+	cert := r.TLS.PeerCertificates[0]
+	if now.After(cert.NotAfter) { // the connection is older than that
+		return access.Caller{}, errNoRole
+	}
+	if c, ok := g.o.Clients().Of(cert.Subject.String()); ok {
+		return c, nil
+	}
+	return access.Caller{}, errNoRole
+}
+
+// same compares in constant time regardless of lengths.
+func same(got, want string) bool {
+	a, b := sha256.Sum256([]byte(got)), sha256.Sum256([]byte(want))
+	return subtle.ConstantTimeCompare(a[:], b[:]) == 1
+}
+
+// whileValid ends a request when its token is revoked or expires: event streams have no other end.
+func (g *guard) whileValid(ctx context.Context, r *http.Request, name string) (context.Context, context.CancelFunc) {
+	if writes(r.Method) || !strings.Contains(r.URL.Path, "/stream") && !strings.Contains(r.URL.Path, ":changes") {
+		return ctx, func() {} // it ends by itself
+	}
+	text := strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")
+	ctx, cancel := context.WithCancel(ctx)
+	go func() {
+		defer cancel()
+		for {
+			changed := g.o.Tokens.Changed()
+			now := g.o.Now()
+			if !g.o.Tokens.Valid(text, now) {
+				return
+			}
+			var end <-chan time.Time
+			if at := g.o.Tokens.Expires(name); !at.IsZero() {
+				t := time.NewTimer(at.Sub(now))
+				defer t.Stop()
+				end = t.C
+			}
+			select {
+			case <-changed:
+			case <-end:
+			case <-ctx.Done():
 				return
 			}
 		}
-		limit := int64(maxBody)
-		switch r.URL.Path {
-		case "/v1/partitions":
-			limit = maxPartitions
-		case "/v1/vms:batch":
-			limit = maxBatchLen
-		}
-		r.Body = http.MaxBytesReader(w, r.Body, limit)
-		head := w.Header()
-		head.Set("Content-Security-Policy", "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'")
-		head.Set("X-Content-Type-Options", "nosniff")
-		head.Set("Referrer-Policy", "no-referrer")
-		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), rightsKey{}, rights{reads: reader, writes: owner})))
-	})
-	return cross.Handler(h)
+	}()
+	return ctx, cancel
 }
 
-// rights are the permissions of a request: it came with a token, or over the owner's
-// socket. On loopback reading needs none, except for secrets.
-type rights struct{ reads, writes bool }
+// client names the address of a client for the limit of failures. An IPv6 host has a whole /64.
+func client(r *http.Request) string {
+	host, _, err := net.SplitHostPort(r.RemoteAddr)
+	if err != nil {
+		return r.RemoteAddr
+	}
+	a, err := netip.ParseAddr(host)
+	switch {
+	case err != nil:
+		return host
+	case a.Unmap().Is4():
+		return a.Unmap().String()
+	}
+	p, _ := a.WithZone("").Prefix(64) // it is an IPv6 address
+	return p.String()
+}
 
-type rightsKey struct{}
+type callerKey struct{}
 
-func rightsOf(ctx context.Context) rights {
-	r, _ := ctx.Value(rightsKey{}).(rights)
-	return r
+// callerOf is who makes a request.
+func callerOf(ctx context.Context) access.Caller {
+	c, _ := ctx.Value(callerKey{}).(access.Caller)
+	return c
 }
 
 func writes(method string) bool {
@@ -80,13 +328,6 @@ func refuse(w http.ResponseWriter, code int, why string) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.WriteHeader(code)
 	w.Write([]byte(why + "\n"))
-}
-
-// tokenIs compares in constant time regardless of lengths.
-func tokenIs(r *http.Request, want string) bool {
-	got, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
-	a, b := sha256.Sum256([]byte(got)), sha256.Sum256([]byte(want))
-	return ok && subtle.ConstantTimeCompare(a[:], b[:]) == 1
 }
 
 // hostAllowed reports whether the Host header names loopback or one of the

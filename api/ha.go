@@ -10,10 +10,8 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"heddle/internal/version"
-	"heddle/web"
 )
 
 // Availability is how a process stands to others that may manage the same subnet.
@@ -175,7 +173,7 @@ type Journal interface {
 // and backup. All other calls are answered 503, with the place of the active manager.
 // Options.HA is required.
 func NewSpare(s Spare, o Options) http.Handler {
-	mux := http.NewServeMux()
+	mux := newRouter()
 	cfg := huma.DefaultConfig("Heddle", version.Version)
 	cfg.DocsPath = ""
 	cfg.CreateHooks = nil
@@ -187,18 +185,12 @@ func NewSpare(s Spare, o Options) http.Handler {
 		ev, _ := s.Events(in.After)
 		return reply(nonNil(ev)), nil
 	})
-	availability(a, o.HA)
-	var streams streamLimit
-	mux.HandleFunc("GET /v1/events/stream", streams.serve(s))
-	texts(mux, s, o.HA)
-	if o.Metrics != nil {
-		mux.Handle("GET /metrics", promhttp.HandlerFor(o.Metrics, promhttp.HandlerOpts{}))
-	}
-	mux.Handle("GET /", web.Handler())
+	common(a, mux, s, o)
+	describe(a.OpenAPI())
 	for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete} {
 		mux.HandleFunc(method+" /v1/", func(w http.ResponseWriter, _ *http.Request) { standby(w, o.HA.HA()) })
 	}
-	return guard(mux, o)
+	return newGuard(mux, o)
 }
 
 // standby says where the active manager is.

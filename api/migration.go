@@ -63,7 +63,7 @@ type vmProgressBody struct {
 	Body VMProgress
 }
 
-func migrations(a huma.API, m Migrations) {
+func migrations(a huma.API, m parts) {
 	huma.Get(a, "/v1/vms:changes", func(ctx context.Context, in *struct {
 		VMWait
 		Since string `query:"since" maxLength:"64" doc:"the since of the last reply; empty at first"`
@@ -71,7 +71,7 @@ func migrations(a huma.API, m Migrations) {
 	) (*body[VMChanges], error) {
 		ctx, cancel := in.until(ctx)
 		defer cancel()
-		c, err := m.VMChanges(ctx, in.Since)
+		c, err := mine(ctx, m).VMChanges(ctx, in.Since)
 		if err != nil {
 			return nil, vmError(err)
 		}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"heddle/access"
 	"heddle/partition"
 )
 
@@ -151,8 +152,12 @@ type SAKey struct {
 const maxPartitions = 2*partition.MaxFile + 8192
 
 func administration(a huma.API, b Administration) {
-	huma.Get(a, "/v1/partitions", func(context.Context, *struct{}) (*body[Partitions], error) {
-		return reply(b.Partitions()), nil
+	huma.Get(a, "/v1/partitions", func(ctx context.Context, _ *struct{}) (*body[Partitions], error) {
+		p := b.Partitions()
+		if c := callerOf(ctx); c.Role == access.Tenant {
+			p = ownPartitions(&c, p)
+		}
+		return reply(p), nil
 	})
 	huma.Register(a, huma.Operation{
 		OperationID: "set-partitions", Method: http.MethodPut, Path: "/v1/partitions",
@@ -163,25 +168,29 @@ func administration(a huma.API, b Administration) {
 		DefaultStatus: http.StatusAccepted,
 		MaxBodyBytes:  maxPartitions,
 	}, func(ctx context.Context, in *partitionsInput) (*body[Partitions], error) {
+		before := ""
+		if auditing(ctx) {
+			before = b.Partitions().Config
+		}
 		p, err := b.SetPartitions(ctx, in.Body.Name, in.Body.Config)
 		if err != nil {
 			return nil, huma.Error422UnprocessableEntity(err.Error())
+		}
+		if auditing(ctx) {
+			changed(ctx, access.DiffLines(before, p.Config)...)
 		}
 		return reply(p), nil
 	})
 	huma.Get(a, "/v1/groups", func(ctx context.Context, _ *struct{}) (*body[[]Group], error) {
 		list := nonNil(b.Groups())
 		for i := range list {
-			if !rightsOf(ctx).reads {
+			if !callerOf(ctx).Known {
 				list[i].QKey = ""
 			}
 		}
 		return reply(list), nil
 	})
-	huma.Get(a, "/v1/sa-key", func(ctx context.Context, _ *struct{}) (*body[SAKey], error) {
-		if !rightsOf(ctx).writes {
-			return nil, huma.Error401Unauthorized("reading the SA key needs the daemon's token, or its Unix socket")
-		}
+	huma.Get(a, "/v1/sa-key", func(context.Context, *struct{}) (*body[SAKey], error) {
 		return reply(b.SAKey()), nil
 	})
 	huma.Get(a, "/v1/services", func(context.Context, *struct{}) (*body[[]Service], error) {

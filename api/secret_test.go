@@ -24,7 +24,7 @@ func TestSecrets(t *testing.T) {
 		{"a wrong token", Options{Token: write}, "x" + write, false, 401, 200},
 		{"no token is configured", Options{}, "", false, 401, 200},
 		{"the token", Options{Token: write}, write, true, 200, 200},
-		{"the token to read", Options{Token: write, ReadToken: read}, read, true, 401, 200},
+		{"the token to read", Options{Token: write, ReadToken: read}, read, true, 403, 200},
 		{"no token, reading needs one", Options{Token: write, ReadToken: read}, "", false, 401, 401},
 		{"the owner's socket", Options{AllowWrite: true}, "", true, 200, 200},
 	} {

@@ -15,15 +15,20 @@ import (
 	"time"
 )
 
-// Listen opens the address for the API. An address that is not loopback is
-// refused unless TLS and a read token are given.
-func Listen(addr string, tlsConf *tls.Config, readToken string) (net.Listener, error) {
+// Outside reports whether an address can be reached from other machines: there reading needs a token or
+// a certificate too (Options.Login).
+func Outside(addr string) bool {
 	host, _, err := net.SplitHostPort(addr)
-	if err != nil {
+	return err == nil && !isLoopback(host)
+}
+
+// Listen opens the address for the API. An address that is not loopback is refused without TLS.
+func Listen(addr string, tlsConf *tls.Config) (net.Listener, error) {
+	if _, _, err := net.SplitHostPort(addr); err != nil {
 		return nil, fmt.Errorf("api address %q: want HOST:PORT: %w", addr, err)
 	}
-	if !isLoopback(host) && (tlsConf == nil || readToken == "") {
-		return nil, fmt.Errorf("api address %q can be reached from outside this machine: give --api-tls-cert, --api-tls-key and --api-read-token-file, or use 127.0.0.1", addr)
+	if Outside(addr) && tlsConf == nil {
+		return nil, fmt.Errorf("api address %q can be reached from outside this machine: give --api-tls-cert and --api-tls-key, or use 127.0.0.1", addr)
 	}
 	l, err := listen(addr, tlsConf)
 	if errors.Is(err, syscall.EADDRINUSE) {
@@ -38,11 +43,10 @@ func Listen(addr string, tlsConf *tls.Config, readToken string) (net.Listener, e
 // ListenUFM opens the address for the UFM calls. Their password crosses the net
 // with every request, so an address that is not loopback is refused without TLS.
 func ListenUFM(addr string, tlsConf *tls.Config) (net.Listener, error) {
-	host, _, err := net.SplitHostPort(addr)
-	if err != nil {
+	if _, _, err := net.SplitHostPort(addr); err != nil {
 		return nil, fmt.Errorf("UFM API address %q: want HOST:PORT: %w", addr, err)
 	}
-	if !isLoopback(host) && tlsConf == nil {
+	if Outside(addr) && tlsConf == nil {
 		return nil, fmt.Errorf("UFM API address %q can be reached from outside this machine, and their password would be sent in the clear: give --ufm-tls-cert and --ufm-tls-key, or use 127.0.0.1", addr)
 	}
 	l, err := listen(addr, tlsConf)
@@ -64,7 +68,7 @@ func listen(addr string, tlsConf *tls.Config) (net.Listener, error) {
 	return l, nil
 }
 
-// ListenUnix opens the owner's socket: any client that can connect may write.
+// ListenUnix opens the owner's socket, which its user and root alone can open.
 // The socket file of a dead daemon is replaced.
 func ListenUnix(path string) (net.Listener, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {

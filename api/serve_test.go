@@ -18,37 +18,39 @@ import (
 	"testing"
 	"time"
 
+	"heddle/access"
 	"heddle/internal/need"
 )
 
 func TestListenNeedsTLSOffLoopback(t *testing.T) {
 	conf := &tls.Config{MinVersion: tls.VersionTLS12}
 	for _, c := range []struct {
-		addr  string
-		tls   *tls.Config
-		token string
-		ok    bool
+		addr    string
+		tls     *tls.Config
+		ok      bool
+		outside bool
 	}{
-		{"127.0.0.1:0", nil, "", true},
-		{"localhost:0", nil, "", true},
-		{"127.0.0.1:0", conf, "", true},
-		{"0.0.0.0:0", nil, "", false},
-		{":0", nil, "", false},
-		{"[::]:0", nil, "", false},
-		{"192.0.2.1:0", nil, "", false},
-		{"sm.example.org:0", nil, "", false},
-		{"0.0.0.0:0", conf, "", false},
-		{"0.0.0.0:0", nil, "a token of some length", false},
-		{"0.0.0.0:0", conf, "a token of some length", true},
-		{"127.0.0.1", nil, "", false},
-		{"", nil, "", false},
+		{"127.0.0.1:0", nil, true, false},
+		{"localhost:0", nil, true, false},
+		{"127.0.0.1:0", conf, true, false},
+		{"0.0.0.0:0", nil, false, true},
+		{":0", nil, false, true},
+		{"[::]:0", nil, false, true},
+		{"192.0.2.1:0", nil, false, true},
+		{"sm.example.org:0", nil, false, true},
+		{"0.0.0.0:0", conf, true, true},
+		{"127.0.0.1", nil, false, false},
+		{"", nil, false, false},
 	} {
-		l, err := Listen(c.addr, c.tls, c.token)
+		if got := Outside(c.addr); got != c.outside {
+			t.Errorf("Outside(%q) is %v", c.addr, got)
+		}
+		l, err := Listen(c.addr, c.tls)
 		if err == nil {
 			l.Close()
 		}
 		if (err == nil) != c.ok {
-			t.Errorf("Listen(%q, TLS %v, token %v): %v", c.addr, c.tls != nil, c.token != "", err)
+			t.Errorf("Listen(%q, TLS %v): %v", c.addr, c.tls != nil, err)
 		}
 		if err != nil && !strings.Contains(err.Error(), c.addr) {
 			t.Errorf("the error does not name the address: %v", err)
@@ -57,12 +59,12 @@ func TestListenNeedsTLSOffLoopback(t *testing.T) {
 }
 
 func TestListenReportsBusyAddress(t *testing.T) {
-	l, err := Listen("127.0.0.1:0", nil, "")
+	l, err := Listen("127.0.0.1:0", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	if _, err := Listen(l.Addr().String(), nil, ""); !errors.Is(err, syscall.EADDRINUSE) || !strings.Contains(err.Error(), "--api") {
+	if _, err := Listen(l.Addr().String(), nil); !errors.Is(err, syscall.EADDRINUSE) || !strings.Contains(err.Error(), "--api") {
 		t.Errorf("a port in use: %v", err)
 	}
 }
@@ -235,7 +237,7 @@ func TestStreamsAreBounded(t *testing.T) {
 	open := func(addr string, token bool) func() {
 		r := httptest.NewRequest(http.MethodGet, "/v1/events/stream", nil)
 		r.RemoteAddr = addr
-		return l.begin(r.WithContext(context.WithValue(r.Context(), rightsKey{}, rights{reads: token})))
+		return l.begin(r.WithContext(context.WithValue(r.Context(), callerKey{}, access.Caller{Known: token})))
 	}
 	count := func(addr func(i int) string, token bool) (ends []func()) {
 		for i := range 1000 {
@@ -320,7 +322,7 @@ func TestLateDaemonKeepsItsSocket(t *testing.T) {
 func TestServeEnds(t *testing.T) {
 	defer func(was time.Duration) { graceTime = was }(graceTime)
 	graceTime = need.Patience // a stream that is not over by then shows
-	l, err := Listen("127.0.0.1:0", nil, "")
+	l, err := Listen("127.0.0.1:0", nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -53,7 +53,7 @@ type RailWrong struct {
 
 // topologies adds what schedulers and scripts read. The texts have the number of the published state as
 // their ETag: an unchanged subnet gives 304 for If-None-Match.
-func topologies(a huma.API, mux *http.ServeMux, b Topologies) {
+func topologies(a huma.API, mux *router, b Topologies) {
 	huma.Get(a, "/v1/rails", func(context.Context, *struct{}) (*body[Rails], error) {
 		r := b.Rails()
 		r.Misplaced = nonNil(r.Misplaced)

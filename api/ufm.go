@@ -12,7 +12,9 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"time"
 
+	"heddle/access"
 	"heddle/ib"
 	"heddle/internal/version"
 	"heddle/partition"
@@ -41,6 +43,10 @@ type Memberships interface {
 // UFMOptions are the settings of the UFM calls. User and Password are required.
 type UFMOptions struct {
 	User, Password string
+	// Audit, Limits and Now are those of Options.
+	Audit  Auditor
+	Limits *Limits
+	Now    func() time.Time
 }
 
 // maxUFM bounds a body: some hundred thousand GUIDs.
@@ -81,8 +87,19 @@ func NewUFM(m Memberships, o UFMOptions) http.Handler {
 		handle("POST /ufmRest/actions/remove_guids_from_pkey"+end, u.remove)
 	}
 	handle("DELETE /ufmRest/resources/pkeys/{pkey}/guids/{guids}", u.removeNamed)
+	o.Limits, o.Now = cmp.Or(o.Limits, NewLimits(0)), orNow(o.Now)
+	g := &guard{o: Options{Audit: o.Audit}, next: mux}
+	who := access.Caller{Name: "ufm:" + o.User, Role: access.Operator, Known: true}
 	h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		now := o.Now()
+		if wait := o.Limits.failures.Wait(client(r), now); wait > 0 {
+			tooMany(w, wait, errLimited.Error())
+			return
+		}
 		if !credentials(r, o.User, o.Password) {
+			if r.Header.Get("Authorization") != "" {
+				o.Limits.failures.Add(client(r), now)
+			}
 			w.Header().Set("WWW-Authenticate", `Basic realm="heddle", charset="UTF-8"`)
 			refuse(w, http.StatusUnauthorized, "user or password is wrong")
 			return
@@ -90,7 +107,7 @@ func NewUFM(m Memberships, o UFMOptions) http.Handler {
 		r.Body = http.MaxBytesReader(w, r.Body, maxUFM)
 		w.Header().Set("X-Content-Type-Options", "nosniff")
 		w.Header().Set("Cache-Control", "no-store")
-		mux.ServeHTTP(w, r)
+		g.audited(w, r, &who, &Route{})
 	})
 	return http.NewCrossOriginProtection().Handler(h)
 }

@@ -17,6 +17,8 @@ var (
 	ErrNotMaster = errors.New("this manager is not the master of the subnet")
 	// ErrBusy: nothing was done, or the outcome is unknown.
 	ErrBusy = errors.New("busy")
+	// ErrForbidden: the caller is a tenant, and may not do that.
+	ErrForbidden = errors.New("not permitted to this tenant")
 	// ErrNoPartition: no partition has the P_Key.
 	ErrNoPartition = errors.New("no partition has this P_Key")
 )
@@ -216,6 +218,8 @@ func VMStatus(err error) int {
 		return http.StatusNotFound
 	case errors.Is(err, vm.ErrInvalid):
 		return http.StatusBadRequest
+	case errors.Is(err, ErrForbidden):
+		return http.StatusForbidden
 	case errors.Is(err, vm.ErrConflict):
 		return http.StatusConflict
 	case errors.Is(err, vm.ErrNoRoom):
@@ -292,10 +296,10 @@ func (w VMWait) until(ctx context.Context) (context.Context, context.CancelFunc)
 }
 
 // operate performs one operation.
-func operate(ctx context.Context, m Machines, w VMWait, op VMOperation) (VMOutcome, error) {
+func operate(ctx context.Context, b parts, w VMWait, op VMOperation) (VMOutcome, error) {
 	ctx, cancel := w.until(ctx)
 	defer cancel()
-	out, err := m.Operate(ctx, []VMOperation{op})
+	out, err := noted(ctx, mine(ctx, b), []VMOperation{op})
 	if err != nil {
 		return VMOutcome{}, vmError(err)
 	}
@@ -305,8 +309,8 @@ func operate(ctx context.Context, m Machines, w VMWait, op VMOperation) (VMOutco
 	return out[0], nil
 }
 
-func vmReply(ctx context.Context, m Machines, w VMWait, op VMOperation) (*vmBody, error) {
-	out, err := operate(ctx, m, w, op)
+func vmReply(ctx context.Context, b parts, w VMWait, op VMOperation) (*vmBody, error) {
+	out, err := operate(ctx, b, w, op)
 	if err != nil {
 		return nil, err
 	}
@@ -324,9 +328,9 @@ func done(op string, v *VM) int {
 	return http.StatusOK
 }
 
-func machines(a huma.API, m Machines) {
-	huma.Get(a, "/v1/vms", func(_ context.Context, in *VMFilter) (*body[VMList], error) {
-		list, err := m.VMs(*in)
+func machines(a huma.API, m parts) {
+	huma.Get(a, "/v1/vms", func(ctx context.Context, in *VMFilter) (*body[VMList], error) {
+		list, err := mine(ctx, m).VMs(*in)
 		if err != nil {
 			return nil, vmError(err)
 		}
@@ -336,8 +340,8 @@ func machines(a huma.API, m Machines) {
 	huma.Get(a, "/v1/vms/pools", func(context.Context, *struct{}) (*body[VMPools], error) {
 		return reply(m.Pools()), nil
 	})
-	huma.Get(a, "/v1/vms/{name}", func(_ context.Context, in *VMNamed) (*body[VM], error) {
-		v, err := m.VM(in.Name)
+	huma.Get(a, "/v1/vms/{name}", func(ctx context.Context, in *VMNamed) (*body[VM], error) {
+		v, err := mine(ctx, m).VM(in.Name)
 		if err != nil {
 			return nil, vmError(err)
 		}
@@ -349,11 +353,11 @@ func machines(a huma.API, m Machines) {
 	huma.Get(a, "/v1/vports", func(context.Context, *struct{}) (*body[[]VPort], error) {
 		return reply(nonNil(m.VPorts())), nil
 	})
-	huma.Get(a, "/v1/partitions/{pkey}/ready", func(_ context.Context, in *struct {
+	huma.Get(a, "/v1/partitions/{pkey}/ready", func(ctx context.Context, in *struct {
 		PKey string `path:"pkey" doc:"0x0001 to 0x7fff"`
 	},
 	) (*body[PartitionReady], error) {
-		r, err := m.PartitionReady(in.PKey)
+		r, err := mine(ctx, m).PartitionReady(in.PKey)
 		if err != nil {
 			return nil, vmError(err)
 		}
@@ -364,7 +368,7 @@ func machines(a huma.API, m Machines) {
 	kept(a, m)
 }
 
-func changeMachines(a huma.API, m Machines) {
+func changeMachines(a huma.API, m parts) {
 	write := func(method, path, id, summary string) huma.Operation {
 		return huma.Operation{
 			OperationID: id, Method: method, Path: path, Summary: summary, MaxBodyBytes: maxBody,
@@ -416,7 +420,7 @@ func changeMachines(a huma.API, m Machines) {
 	huma.Register(a, batch, func(ctx context.Context, in *vmBatch) (*body[vmBatchReply], error) {
 		ctx, cancel := in.until(ctx)
 		defer cancel()
-		out, err := m.Operate(ctx, in.Body.Operations)
+		out, err := noted(ctx, mine(ctx, m), in.Body.Operations)
 		if err != nil {
 			return nil, vmError(err)
 		}

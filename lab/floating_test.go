@@ -255,8 +255,3 @@ func TestFloating(t *testing.T) {
 		t.Logf("takeover %d: first answer after %v, last after %v, %d SMPs before; %v; %v", round+1, first.Sub(began), last.Sub(began), early, n, told(p.m, sm.KindTakeover))
 	}
 }
-
-var (
-	_ = strings.Contains
-	_ = binary.BigEndian
-)

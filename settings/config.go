@@ -42,6 +42,7 @@ type Config struct {
 
 	Engines Engines
 	SAKey   SAKey
+	Secrets Secrets
 	Files   Files
 	API     API
 	UFM     UFM
@@ -81,7 +82,12 @@ type API struct {
 	Hosts               []string
 	Token, ReadToken    string // files
 	Certificate, TLSKey string // files
+	ClientCA, Clients   string // files
+	Rate                int    // requests a second of each token; 0: any number
 }
+
+// Secrets are files with the values of settings.
+type Secrets struct{ SMKey, MKey, SAKey, CCKey string }
 
 // UFM is where the calls of UFM clients are answered.
 type UFM struct {
@@ -108,6 +114,7 @@ func (c *Config) HotSpots() dftree.Config {
 // Defaults of the program's own settings.
 const (
 	DefaultAPI       = "127.0.0.1:7480"
+	defaultRate      = 200
 	DefaultQueue     = 8192
 	DefaultQueueEach = 1024
 	// DefaultClaimWait is more than any simulator takes to notice that a process was killed.
@@ -131,7 +138,7 @@ func Defaults() Config {
 		Queue:      DefaultQueue,
 		QueueEach:  DefaultQueueEach,
 		Engines:    Engines{Names: []string{"auto"}},
-		API:        API{Addr: DefaultAPI},
+		API:        API{Addr: DefaultAPI, Rate: defaultRate},
 		UFM:        UFM{User: "admin"},
 		Etcd:       Etcd{Wait: defaultEtcdWait},
 	}

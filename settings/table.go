@@ -69,9 +69,19 @@ var subnetTable = []Setting{
 		value:   key[uint64]{func(c *Config) *uint64 { return &c.SM.SMKey }},
 	},
 	{
+		Name: "sm-key-file", Group: Keys, Arg: "FILE", Since: v020,
+		Meaning: "file with the SM_Key, in place of --sm-key, which every user of this machine can see; default: the credential sm-key of the service, if it has one",
+		value:   text{func(c *Config) *string { return &c.Secrets.SMKey }},
+	},
+	{
 		Name: "m-key", Group: Keys, Arg: "KEY", Since: first, OpenSM: "m_key", Secret: true,
 		Meaning: "M_Key to protect every port with; 0 for none",
 		value:   key[ib.MKey]{func(c *Config) *ib.MKey { return &c.SM.MKey }},
+	},
+	{
+		Name: "m-key-file", Group: Keys, Arg: "FILE", Since: v020,
+		Meaning: "file with the M_Key, in place of --m-key, which every user of this machine can see; default: the credential m-key of the service, if it has one",
+		value:   text{func(c *Config) *string { return &c.Secrets.MKey }},
 	},
 	{
 		Name: "m-key-lease", Group: Keys, Arg: "SECONDS", Unit: "seconds", Since: first, OpenSM: "m_key_lease_period",
@@ -107,6 +117,11 @@ var subnetTable = []Setting{
 			},
 			want: "a 64-bit number, or empty for a random one",
 		},
+	},
+	{
+		Name: "sa-key-file", Group: Keys, Arg: "FILE", Since: v020,
+		Meaning: "file with the SA key, in place of --sa-key, which every user of this machine can see; default: the credential sa-key of the service, if it has one",
+		value:   text{func(c *Config) *string { return &c.Secrets.SAKey }},
 	},
 }
 
@@ -268,7 +283,7 @@ var programTable = []Setting{
 	},
 	{
 		Name: "api-socket", Group: Serving, Arg: "PATH", Since: first,
-		Meaning: "Unix socket of the API, accessible to its owner only; permits writing without a token",
+		Meaning: "Unix socket of the API, accessible to its owner only: root and the daemon's user may do everything there without a token",
 		value:   text{func(c *Config) *string { return &c.API.Socket }},
 	},
 	{
@@ -283,7 +298,7 @@ var programTable = []Setting{
 	},
 	{
 		Name: "api-tls-cert", Group: Serving, Arg: "FILE", Since: first,
-		Meaning: "certificate, needed for an address that is not loopback",
+		Meaning: "certificate, needed for an address that is not loopback; read again when it changes",
 		value:   text{func(c *Config) *string { return &c.API.Certificate }},
 	},
 	{
@@ -293,8 +308,23 @@ var programTable = []Setting{
 	},
 	{
 		Name: "api-read-token-file", Group: Serving, Arg: "FILE", Since: first,
-		Meaning: "file with a token required for reading; needed for an address that is not loopback",
+		Meaning: "file with a token that reads, and without which, or a named token or a certificate, nobody does; addresses that are not loopback require one of these in any case",
 		value:   text{func(c *Config) *string { return &c.API.ReadToken }},
+	},
+	{
+		Name: "api-client-ca", Group: Serving, Arg: "FILE", Since: v020,
+		Meaning: "certificate of the authority of client certificates (PEM): a client that shows one has the role of its subject in --api-clients",
+		value:   text{func(c *Config) *string { return &c.API.ClientCA }},
+	},
+	{
+		Name: "api-clients", Group: Serving, Arg: "FILE", Since: v020,
+		Meaning: "roles of client certificates, a line for each: ROLE SUBJECT, such as operator CN=alice,O=Example (docs/access.md); read again when it changes",
+		value:   text{func(c *Config) *string { return &c.API.Clients }},
+	},
+	{
+		Name: "api-rate", Group: Serving, Arg: "N", Since: v020, Unit: "requests a second",
+		Meaning: "how many requests each named token and each client certificate may make in the long run, and ten seconds' worth at a time",
+		value:   number[int]{at: func(c *Config) *int { return &c.API.Rate }, max: 1_000_000, zero: "any number"},
 	},
 	{
 		Name: "ufm-listen", Group: Serving, Arg: "ADDR", Since: first,

@@ -167,6 +167,11 @@ var congestionTable = []Setting{
 		value:   key[uint64]{func(c *Config) *uint64 { return &c.Congestion.Key.Key }},
 	},
 	{
+		Name: "cc-key-file", Group: Congestion, Arg: "FILE", Since: v020, Commands: []string{"sm", "up"},
+		Meaning: "file with the CC_Key, in place of --cc-key; default: the credential cc-key of the service, if it has one",
+		value:   text{func(c *Config) *string { return &c.Secrets.CCKey }},
+	},
+	{
 		Name: "cc-write-key", Group: Congestion, Since: v020, Commands: []string{"sm", "up"},
 		Meaning: "give nodes the CC_Key, so that they refuse settings of others; withdraw removes it",
 		value:   boolean{func(c *Config) *bool { return &c.Congestion.Key.Write }},

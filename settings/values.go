@@ -73,6 +73,9 @@ func (v *Values) Check() error {
 		{"ufm-tls-key", "ufm-tls-cert"},
 		{"api-tls-cert", "api-tls-key"},
 		{"api-tls-key", "api-tls-cert"},
+		{"api-client-ca", "api-tls-cert"},
+		{"api-client-ca", "api-clients"},
+		{"api-clients", "api-client-ca"},
 	} {
 		if v.Text(pair[0]) != "" && v.Text(pair[1]) == "" {
 			return fmt.Errorf("%s requires --%s", v.From(pair[0]), pair[1])

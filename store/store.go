@@ -68,6 +68,7 @@ const (
 	TableMemberships                    // memberships of partitions that were given by themselves: package vm
 	TableFunctionGUIDs                  // GUIDs of virtual functions, which their current user has: package vm
 	TablePathHistory                    // generation of the path state, and who has it: package sa
+	TableTokens                         // named tokens of the API, as hashes: package access
 	tableEnd
 )
 
@@ -76,6 +77,7 @@ var tableNames = [tableEnd]string{
 	TableGroups: "groups", TableMembers: "members", TableServices: "services", TableSubscriptions: "subscriptions",
 	TableAliases: "aliases", TablePartitions: "partitions", TableFunctionLIDs: "function_lids", TableInterfaces: "interfaces",
 	TableMemberships: "memberships", TableFunctionGUIDs: "function_guids", TablePathHistory: "path_history",
+	TableTokens: "tokens",
 }
 
 // String implements fmt.Stringer.

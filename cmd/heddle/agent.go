@@ -235,7 +235,7 @@ func (f *agentFlags) serveControl(ctx context.Context, s *live.Server) (stop fun
 	}
 	serve := []func() error{func() error { return api.Serve(ctx, l, s.Control()) }}
 	if f.metrics != "" {
-		m, err := api.Listen(f.metrics, nil, "")
+		m, err := api.Listen(f.metrics, nil)
 		if err != nil {
 			l.Close()
 			return nil, fmt.Errorf("--metrics: %w", err)

@@ -36,7 +36,7 @@ func newCtl() *cobra.Command {
 	c := &cobra.Command{
 		Use:     "ctl",
 		GroupID: "manage",
-		Short:   "Query and control a running manager: status, nodes, links, repairs, paths, groups; sweep, reroute, partitions, vm",
+		Short:   "Query and control a running manager: status, nodes, links, repairs, paths, groups; sweep, reroute, partitions, vm, token, audit",
 		Long: `Talks to the HTTP API of a running 'heddle sm' or 'heddle up'.
 
 Without --api it uses the daemon that the same user started last on this machine,
@@ -44,10 +44,11 @@ at any address; otherwise, as root, the manager that runs as heddle@PORT.service
 at unix:/run/heddle/PORT/api.sock, if there is one alone; and otherwise
 127.0.0.1:7480.
 
-Reading needs no token. Commands that change something (sweep, reroute,
-partitions apply, congestion mode, vm) need the token that the daemon wrote to
-its token file, readable by its own user; ctl finds it when it runs as that user
-on the same machine. Both use the runtime directory: /run/heddle for root,
+Reading needs no token on the daemon's machine. Commands that change something
+(sweep, reroute, partitions apply, congestion mode, vm, token) need a role: by the
+token that the daemon wrote to its token file, readable by its own user, by the
+daemon's Unix socket, or by a named token (--token-file). ctl finds the first when
+it runs as that user on the same machine. Both use the runtime directory: /run/heddle for root,
 otherwise heddle in XDG_RUNTIME_DIR or /run/user/UID, otherwise /tmp/heddle-UID;
 HEDDLE_RUNTIME_DIR overrides it.`,
 		Example: `  heddle ctl status
@@ -77,7 +78,7 @@ names the channels.`
 		return err
 	})
 	reroute.Flags().BoolVar(&rebalance, "rebalance", false, "ignore the installed tables: balances the load again after many changes, but writes more entries")
-	for _, s := range slices.Concat([]*cobra.Command{status, nodes, links, repairs, sweep, reroute}, ctlAdministration(), ctlVirtual(), []*cobra.Command{ctlPerf(), ctlFindings(), ctlHotSpots(), ctlCongestion(), ctlHA(), ctlRails(), ctlTopology()}) {
+	for _, s := range slices.Concat([]*cobra.Command{status, nodes, links, repairs, sweep, reroute}, ctlAdministration(), ctlVirtual(), []*cobra.Command{ctlPerf(), ctlFindings(), ctlHotSpots(), ctlCongestion(), ctlHA(), ctlRails(), ctlTopology(), ctlToken(), ctlAudit(), ctlWhoami()}) {
 		c.AddCommand(s)
 	}
 	return c

@@ -10,7 +10,7 @@ import (
 // TestProductionConfig: the production configuration of lab's campaigns equals that of
 // `heddle sm` without flags.
 func TestProductionConfig(t *testing.T) {
-	got, err := newSMFlags().config()
+	got, err := newSMFlags().config("sm")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -282,7 +282,7 @@ func (x *opensmImport) readDump() error {
 // checkFiles reads the files that the settings name, as the manager will.
 func (x *opensmImport) checkFiles(f smFlags) {
 	warnings := slog.New(&noteHandler{notes: &x.misread})
-	if _, err := f.config(); err != nil {
+	if _, err := f.config("sm"); err != nil {
 		x.problems = append(x.problems, err.Error())
 	}
 	parts, err := f.readPartitions(warnings)
@@ -341,7 +341,9 @@ func (x *opensmImport) ops() []store.Op {
 // report lists what was read, what differs, and what is wrong.
 func (x *opensmImport) report(out io.Writer) {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	row := func(what, format string, a ...any) { fmt.Fprintf(w, "%s\t%s\n", what, plain(fmt.Sprintf(format, a...))) }
+	row := func(what, format string, a ...any) {
+		fmt.Fprintf(w, "%s\t%s\n", what, plain(fmt.Sprintf(format, a...)))
+	}
 	for _, r := range x.read {
 		row("read", "%s", r)
 	}
@@ -390,7 +392,7 @@ func why(text string) string {
 
 // showPlan compares with the subnet.
 func (x *opensmImport) showPlan(cmd *cobra.Command, f smFlags, have *store.State) error {
-	cfg, err := f.config()
+	cfg, err := f.config("sm")
 	if err != nil {
 		return err
 	}

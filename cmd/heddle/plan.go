@@ -64,7 +64,7 @@ func (f *planFlags) run(cmd *cobra.Command) error {
 	if port == "" {
 		return usagef("missing port; give --port umad:DEVICE/PORT or --port ibsim:NODE[@SOCKNAME]")
 	}
-	cfg, err := f.config()
+	cfg, err := f.config("plan")
 	if err != nil {
 		return err
 	}
@@ -72,6 +72,7 @@ func (f *planFlags) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
+	f.warnSecrets(f.logger(newTerminal(cmd)))
 	st, err := f.peekStore()
 	if err != nil {
 		return err

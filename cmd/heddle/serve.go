@@ -13,6 +13,7 @@ import (
 
 	"heddle/api"
 	"heddle/daemon/process"
+	"heddle/store/ring"
 )
 
 // serving serves l in the background until ctx ends; then the channel is
@@ -60,7 +61,7 @@ func (f smFlags) writeToken(addr string, o *api.Options) (file string, err error
 // serve starts the API as configured. quiet omits the default address, for a
 // manager that ends within a second.
 func (f smFlags) serve(ctx context.Context, p *process.Process, m managed, quiet bool) (running []chan struct{}, err error) {
-	o := api.Options{Hosts: f.API.Hosts}
+	o := api.Options{Hosts: f.API.Hosts, Limits: api.NewLimits(f.API.Rate)}
 	// ctl of this user finds the API by its announcement.
 	atEnd := func(do func()) {
 		done := make(chan struct{})
@@ -100,14 +101,7 @@ func (f smFlags) serve(ctx context.Context, p *process.Process, m managed, quiet
 	if f.API.Addr == "" || quiet {
 		return running, nil
 	}
-	tlsConf, err := f.readTLS("api", f.API.Certificate, f.API.TLSKey)
-	if err != nil {
-		return nil, err
-	}
-	if o.ReadToken, err = f.readToken(); err != nil {
-		return nil, err
-	}
-	l, err := api.Listen(f.API.Addr, tlsConf, o.ReadToken)
+	l, tlsConf, err := f.listen(&o, m.log)
 	if err != nil {
 		return nil, err
 	}
@@ -139,6 +133,25 @@ func (f smFlags) serve(ctx context.Context, p *process.Process, m managed, quiet
 	return running, nil
 }
 
+// listen opens the address of the API, and reads the files of its settings.
+func (f smFlags) listen(o *api.Options, log *slog.Logger) (net.Listener, *tls.Config, error) {
+	tlsConf, err := f.readTLS("api", f.API.Certificate, f.API.TLSKey, f.API.ClientCA, log)
+	if err != nil {
+		return nil, nil, err
+	}
+	if o.ReadToken, err = f.readToken(); err != nil {
+		return nil, nil, err
+	}
+	if f.API.Clients != "" {
+		if o.Clients, err = api.LoadClients(f.API.Clients, unread(log)); err != nil {
+			return nil, nil, fmt.Errorf("%s: %w", f.From("api-clients"), err)
+		}
+	}
+	o.Login = api.Outside(f.API.Addr)
+	l, err := api.Listen(f.API.Addr, tlsConf)
+	return l, tlsConf, err
+}
+
 // serveUFM serves the UFM calls until ctx ends, if configured. The channel is
 // closed then.
 func (f smFlags) serveUFM(ctx context.Context, p *process.Process, m managed) (running []chan struct{}, err error) {
@@ -153,7 +166,7 @@ func (f smFlags) serveUFM(ctx context.Context, p *process.Process, m managed) (r
 	if password == "" {
 		return nil, usagef("%s %q: the file is empty", f.From("ufm-password-file"), f.UFM.Password)
 	}
-	tlsConf, err := f.readTLS("ufm", f.UFM.Certificate, f.UFM.TLSKey)
+	tlsConf, err := f.readTLS("ufm", f.UFM.Certificate, f.UFM.TLSKey, "", m.log)
 	if err != nil {
 		return nil, err
 	}
@@ -162,19 +175,46 @@ func (f smFlags) serveUFM(ctx context.Context, p *process.Process, m managed) (r
 		return nil, err
 	}
 	m.log.Info("serving the UFM calls", "addr", l.Addr().String(), "tls", tlsConf != nil)
-	h := api.NewUFM(p.Memberships(), api.UFMOptions{User: f.UFM.User, Password: password})
+	h := api.NewUFM(p.Memberships(), api.UFMOptions{User: f.UFM.User, Password: password, Audit: p.Auditor()})
 	return []chan struct{}{serving(ctx, l, h, m.log)}, nil
 }
 
-// readTLS reads a certificate and its key; nil if neither is given. The
-// settings begin with prefix.
-func (f smFlags) readTLS(prefix, certFile, keyFile string) (*tls.Config, error) {
+// readTLS reads a certificate and its key, and the authorities of client certificates, if they are
+// given; nil if there is no certificate. The settings begin with prefix.
+func (f smFlags) readTLS(prefix, certFile, keyFile, authorities string, log *slog.Logger) (*tls.Config, error) {
 	if certFile == "" && keyFile == "" {
 		return nil, nil
 	}
-	cert, err := tls.LoadX509KeyPair(certFile, keyFile)
+	c, err := api.LoadTLS(certFile, keyFile, authorities, unread(log))
 	if err != nil {
 		return nil, fmt.Errorf("%s, %s: %w", f.From(prefix+"-tls-cert"), f.From(prefix+"-tls-key"), err)
 	}
-	return &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12}, nil
+	return c, nil
+}
+
+// unread logs that files which changed cannot be read.
+func unread(log *slog.Logger) func(error) {
+	return func(err error) {
+		log.Error("a file that changed cannot be read; what it had before stays in force", "kind", "files_unread", "err", err)
+	}
+}
+
+// Place and size of the audit log.
+const (
+	auditDir   = "audit" // in the state directory
+	auditName  = "audit"
+	auditBytes = 32 << 20
+)
+
+// auditLog opens the audit log; without a state directory it is in memory.
+func (f smFlags) auditLog() (*ring.Ring, error) {
+	dir := ""
+	if f.Files.State != "" {
+		dir = filepath.Join(f.Files.State, auditDir)
+	}
+	r, err := ring.Open(dir, auditName, auditBytes)
+	if err != nil {
+		return nil, fmt.Errorf("the audit log: %w", err)
+	}
+	return r, nil
 }

@@ -51,9 +51,12 @@ func (f smFlags) logger(w io.Writer) *slog.Logger {
 	return slog.New(slog.NewTextHandler(w, o))
 }
 
-// config is the configuration of the core, with the contents of files that
+// config is the configuration of a command's core, with the contents of files that
 // settings name.
-func (f smFlags) config() (c sm.Config, err error) {
+func (f smFlags) config(command string) (c sm.Config, err error) {
+	if err := f.readSecrets(command); err != nil {
+		return c, err
+	}
 	if err := f.Check(); err != nil {
 		return c, &usageError{err}
 	}
@@ -127,14 +130,15 @@ subnet stays as it is.`,
 			if port == "" {
 				return usagef("missing port; give --port umad:DEVICE/PORT or --port ibsim:NODE[@SOCKNAME]")
 			}
-			cfg, err := f.config()
+			cfg, err := f.config("sm")
 			if err != nil {
 				return err
 			}
 			tty := newTerminal(cmd)
 			log := f.logger(tty)
+			f.warnSecrets(log)
 			if cfg.MKey == 0 && !once {
-				log.Warn("no M_Key protects the ports, so any host can change them; set one with --m-key", "kind", "open_configuration")
+				log.Warn("no M_Key protects the ports, so any host can change them; set one with --m-key-file", "kind", "open_configuration")
 			}
 			m := managed{name: port, core: cfg, log: log, once: once, tty: tty}
 			if f.Etcd.Store != "" {
@@ -294,6 +298,11 @@ func (f smFlags) manage(cmd *cobra.Command, m managed) error {
 	if err != nil {
 		return err
 	}
+	audit, err := f.auditLog()
+	if err != nil {
+		return err
+	}
+	defer audit.Close()
 	var up bool
 	dumps := f.dumper(m.log)
 	if dumps != nil {
@@ -301,7 +310,7 @@ func (f smFlags) manage(cmd *cobra.Command, m managed) error {
 	}
 	var dumpErr error
 	p := process.New(process.Config{
-		Authority: m.authority, PortName: m.name, Events: m.events,
+		Authority: m.authority, PortName: m.name, Events: m.events, Audit: audit, Log: m.log,
 		New: func(mandate *process.Mandate, events *daemon.Events) (*daemon.Daemon, error) {
 			cfg, err := f.daemon(&m, mandate, key)
 			if err != nil {

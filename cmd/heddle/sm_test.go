@@ -21,7 +21,7 @@ func told(t *testing.T, args ...string) sm.Config {
 	if err := fs.Parse(args); err != nil {
 		t.Fatal(err)
 	}
-	c, err := f.config()
+	c, err := f.config("sm")
 	if err != nil {
 		t.Fatalf("%q: %v", args, err)
 	}
@@ -86,7 +86,7 @@ func TestSlowLane(t *testing.T) {
 			if err := fs.Parse(strings.Fields(x.args)); err != nil {
 				t.Fatal(err)
 			}
-			c, err := f.config()
+			c, err := f.config("sm")
 			var d daemon.Config
 			f.count(&d)
 			if err != nil || c.SlowLane != x.want || d.DFTree.KeepsLane() != x.want {

@@ -83,7 +83,7 @@ func (f *upFlags) check() error {
 }
 
 func (f *upFlags) run(cmd *cobra.Command) error {
-	cfg, err := f.config()
+	cfg, err := f.config("up")
 	if err != nil {
 		return err
 	}
@@ -106,6 +106,7 @@ func (f *upFlags) run(cmd *cobra.Command) error {
 	}
 	tty := newTerminal(cmd)
 	log := f.logger(tty)
+	f.warnSecrets(log)
 	if fab.Count(ib.NodeCA) < 2 && !cmd.Flags().Changed("traffic") {
 		f.sim.traffic = nil // nobody to send to
 	}

@@ -135,6 +135,11 @@ func (f *upFlags) pass(key uint64) (env []string) {
 		}
 	}
 	own := []string{"state", "api", "api-socket", "ufm-listen"}
+	for _, s := range settings.SecretFiles() {
+		if s.Value != "" {
+			own = append(own, s.Setting) // its value is passed
+		}
+	}
 	for _, s := range settings.Of("up") {
 		if slices.Contains(own, s.Name) || !slices.Contains(settings.Of("sm"), s) {
 			continue

@@ -17,6 +17,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"log/slog"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -29,6 +30,7 @@ import (
 	"heddle/sa"
 	"heddle/sm"
 	"heddle/store"
+	"heddle/store/ring"
 	"heddle/subnet"
 )
 
@@ -98,6 +100,10 @@ type Config struct {
 	Events *daemon.Events
 	// Changed is called when a phase has begun; may be nil.
 	Changed func()
+	// Audit keeps the audit log; nil: there is none.
+	Audit *ring.Ring
+	// Log may be nil.
+	Log *slog.Logger
 }
 
 // Process is the outer loop of a program that manages a subnet.
@@ -106,14 +112,20 @@ type Process struct {
 	events  *daemon.Events
 	started time.Time
 	manager atomic.Pointer[daemon.Daemon] // nil: standby
+	tokens  tokens
 
 	mu    sync.Mutex
 	views []*view // handlers of the API; guarded by mu
 }
 
-// New returns a process on standby.
+// New returns a process on standby, which knows the named tokens of the authority's store.
 func New(cfg Config) *Process {
-	return &Process{cfg: cfg, events: cmp.Or(cfg.Events, daemon.NewEvents()), started: time.Now()}
+	p := &Process{cfg: cfg, events: cmp.Or(cfg.Events, daemon.NewEvents()), started: time.Now()}
+	p.tokens.follow.Registry = &p.tokens.registry
+	if err := p.tokens.poll(cfg.Authority.Store()); err != nil {
+		p.log().Error("the named tokens cannot be read; they are refused", "kind", "tokens_unread", "err", err)
+	}
+	return p
 }
 
 // Daemon is the manager that runs now; nil on standby.
@@ -135,8 +147,14 @@ func (p *Process) Run(ctx context.Context) error {
 		defer stop()
 		ran <- a.Run(whole)
 	}()
+	followed := make(chan struct{})
+	go func() {
+		defer close(followed)
+		p.followTokens(whole)
+	}()
 	err := p.phases(inner)
 	end()
+	<-followed
 	return errors.Join(err, <-ran)
 }
 
@@ -164,6 +182,8 @@ func (p *Process) reign(ctx context.Context, m *Mandate) error {
 	if err != nil {
 		return err
 	}
+	p.tokens.enter(m.Store)
+	defer p.tokens.enter(nil)
 	p.enter(d)
 	defer p.enter(nil)
 	return d.Run(ctx)

@@ -42,8 +42,13 @@ func (v *view) show(p *Process, d *daemon.Daemon, metrics func() prometheus.Gath
 	v.now.Store(&handler)
 }
 
-// Handler returns a handler of the API in all phases. HA and Metrics of o are set by it.
+// Handler returns a handler of the API in all phases. HA, Metrics, Tokens, TokenKeeper and Audit of o are
+// set by it.
 func (p *Process) Handler(o api.Options) http.Handler {
+	o.Tokens, o.TokenKeeper, o.Audit = &p.tokens.registry, keeper{p}, p.Auditor()
+	if o.Limits == nil { // one for all phases
+		o.Limits = api.NewLimits(0)
+	}
 	v := &view{o: o}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -67,6 +72,14 @@ func (p *Process) metrics(d *daemon.Daemon) func() prometheus.Gatherer {
 		}
 		return list
 	})
+}
+
+// Auditor keeps the audit log; nil: there is none.
+func (p *Process) Auditor() api.Auditor {
+	if p.cfg.Audit == nil {
+		return nil
+	}
+	return &auditor{p, p.cfg.Audit}
 }
 
 // HA implements api.Availability, as do the methods below.

@@ -162,15 +162,15 @@ func (g *gate) saw(sent mad.Time, named bool) {
 // first: the peer may have taken over.
 func (g *gate) fresh() time.Duration { return g.p.cfg.Rules.Alone / 4 }
 
-// need is what must hold before a packet may be sent: a look at the port began at after or later, and
+// condition is what must hold before a packet may be sent: a look at the port began at after or later, and
 // with named the port has named this manager.
-type need struct {
+type condition struct {
 	after mad.Time
 	named bool
 }
 
 // passes reports whether the managers may send now: what they need holds, and the mastership lasts.
-func (g *gate) passes(port *managerPort, n need) bool {
+func (g *gate) passes(port *managerPort, n condition) bool {
 	if n.named {
 		g.mu.Lock()
 		defer g.mu.Unlock()
@@ -183,7 +183,7 @@ func (g *gate) passes(port *managerPort, n need) bool {
 }
 
 // pass waits until the managers may send.
-func (g *gate) pass(port *managerPort, n need) error {
+func (g *gate) pass(port *managerPort, n condition) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for {
@@ -343,24 +343,24 @@ const sendSlice = 16
 // need is what a packet needs. One that writes the SM of this port needs a look at it that begins now
 // (replica.Challenged). If the LID of the manager floats it may set that too: the pair's own Set, which
 // has the LID of before, must not come after it.
-func (m *managerPort) need(k *mad.Packet) need {
+func (m *managerPort) need(k *mad.Packet) condition {
 	if len(k.Data) < ib.MADLen {
-		return need{}
+		return condition{}
 	}
 	h := (*ib.MAD)(k.Data)
 	if h.Class() == ib.ClassSubnDR && smp.HopCount(h) == 0 && h.Method() == ib.MethodSet && h.AttrID() == smp.AttrPortInfo {
-		return need{m.p.now(), m.p.known.floating() != 0}
+		return condition{m.p.now(), m.p.known.floating() != 0}
 	}
-	return need{}
+	return condition{}
 }
 
 // enter waits until packets may be handed to the port. It returns with gate.sending held, or with an
 // error. The clock is read with it held: the process may be stopped at any moment before.
-func (m *managerPort) enter(n need) error {
+func (m *managerPort) enter(n condition) error {
 	g := &m.p.gate
 	for {
 		g.sending.RLock()
-		now := need{max(n.after, m.p.now().Add(-g.fresh())), n.named}
+		now := condition{max(n.after, m.p.now().Add(-g.fresh())), n.named}
 		if g.passes(m, now) {
 			return nil
 		}
@@ -396,10 +396,10 @@ func (m *managerPort) SendAll(ps []mad.Packet) (n int, err error) {
 
 // sendSome hands packets to the port as one.
 func (m *managerPort) sendSome(ps []mad.Packet, send func([]mad.Packet) (int, error)) (int, error) {
-	var all need
+	var all condition
 	for i := range ps {
 		n := m.need(&ps[i])
-		all = need{max(all.after, n.after), all.named || n.named}
+		all = condition{max(all.after, n.after), all.named || n.named}
 	}
 	if err := m.enter(all); err != nil {
 		return 0, err
