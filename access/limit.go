@@ -1,6 +1,7 @@
 package access
 
 import (
+	"slices"
 	"sync"
 	"time"
 )
@@ -93,18 +94,20 @@ func (r *Rate) Take(caller string, now time.Time) time.Duration {
 	return wait
 }
 
-// makeSpace drops what is older than a time, or else the oldest.
+// makeSpace drops what is older than a time, and at least the oldest quarter, so that a flood of new
+// keys does not pay for it each time.
 func makeSpace[T any](m map[string]T, at func(T) time.Time, before time.Time) {
-	oldest, first := "", time.Time{}
-	for k, v := range m {
-		switch t := at(v); {
-		case !t.After(before):
-			delete(m, k)
-		case oldest == "" || t.Before(first):
-			oldest, first = k, t
-		}
+	times := make([]time.Time, 0, len(m))
+	for _, v := range m {
+		times = append(times, at(v))
 	}
-	if len(m) >= mostKeys {
-		delete(m, oldest)
+	slices.SortFunc(times, time.Time.Compare)
+	if oldest := times[len(times)/4]; oldest.After(before) {
+		before = oldest
+	}
+	for k, v := range m {
+		if !at(v).After(before) {
+			delete(m, k)
+		}
 	}
 }
