@@ -1,6 +1,7 @@
 package api
 
 import (
+	"context"
 	"flag"
 	"fmt"
 	"net/http"
@@ -22,7 +23,8 @@ var update = flag.Bool("update", false, "write the table of docs/access.md anew"
 // noHA is a process without a partner.
 type noHA struct{ Availability }
 
-func (noHA) HA() HA { return HA{Mode: "single"} }
+func (noHA) HA() HA                        { return HA{Mode: "single"} }
+func (noHA) Healthy(context.Context) error { return nil }
 
 // tokenStore keeps tokens in memory.
 type tokenStore struct {
