@@ -202,7 +202,9 @@ func TestFollower(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
-					s.Records = slices.DeleteFunc(s.Records, func(r store.Record) bool { return r.Table == store.TableTokens && len(names) > 0 && string(r.Key) == names[0] })
+					s.Records = slices.DeleteFunc(s.Records, func(r store.Record) bool {
+						return r.Table == store.TableTokens && len(names) > 0 && string(r.Key) == names[0]
+					})
 					if len(names) > 0 {
 						names = names[1:]
 					}
@@ -379,6 +381,7 @@ func TestDiff(t *testing.T) {
 	}
 	for in, want := range map[string]string{
 		`{"name":"x","token":"planted","list":[{"m_key":"planted","pkey":"0x5"}],"text":"sa_key=planted"}`: `{"list":[{"pkey":"0x5"}],"name":"x","text":"sa_key=..."}`,
+		`{"a":"token:x heddle.x.` + strings.Repeat("A", 43) + ` and more"}`:                                `{"a":"token:x heddle... and more"}`,
 		`not json`:       "",
 		`["planted"]`:    "",
 		`{"config":"x"}`: "{}",

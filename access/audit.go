@@ -50,8 +50,11 @@ func Bounded(lines []string) []string {
 // hidden are names of fields that the audit log leaves out. P_Keys are no secret.
 var hidden = regexp.MustCompile(`(?i)^(.*(secret|password|token|m_?key|sm_?key|sa_?key|q_?key|cc_?key)|key|config)$`)
 
-// inText finds keys in a text such as a partition configuration.
-var inText = regexp.MustCompile(`(?i)\b((?:q|m|sm|sa|cc)_?key|secret|password|token)(\s*[=:]\s*)[^\s,;:]+`)
+// inText finds keys in a text such as a partition configuration, and asToken named tokens.
+var (
+	inText  = regexp.MustCompile(`(?i)\b((?:q|m|sm|sa|cc)_?key|secret|password)(\s*[=:]\s*)[^\s,;:]+`)
+	asToken = regexp.MustCompile(`heddle\.[-\w]+\.[-\w]{43}`)
+)
 
 // Diff compares two values by their JSON and returns a line "field: before -> after" for each
 // difference, without keys. A nil value has no fields.
@@ -144,7 +147,9 @@ func DiffLines(before, after string) []string {
 }
 
 // RedactText replaces what a text says of keys.
-func RedactText(s string) string { return inText.ReplaceAllString(s, "$1$2...") }
+func RedactText(s string) string {
+	return asToken.ReplaceAllString(inText.ReplaceAllString(s, "$1$2..."), "heddle...")
+}
 
 // RedactBody is a JSON body without keys, for Entry.Request; empty if it is no JSON object.
 func RedactBody(b []byte) string {
