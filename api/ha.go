@@ -95,6 +95,9 @@ type Pair struct {
 	PortUsable  bool    `json:"port_usable" doc:"management packets pass the link of this manager's port"`
 	SMOfPort    int     `json:"sm_of_port" doc:"LID that it names as its subnet manager's"`
 	FloatingLID int     `json:"floating_lid,omitempty" doc:"LID that the port of the active one of the two has; 0: each port keeps its own"`
+	Master      string  `json:"master_guid,omitempty" doc:"not paired: port GUID of another manager that this one's port names and that answers as master"`
+	MasterText  string  `json:"master_text,omitempty" doc:"what that means, and what to do"`
+	Held        bool    `json:"held,omitempty" doc:"because of it this standby does not take over"`
 	Entries     uint64  `json:"entries" doc:"entries of this manager that count, since it started"`
 	Commit      float64 `json:"commit_seconds" doc:"mean time until an entry counts"`
 	Takeovers   uint64  `json:"takeovers" doc:"times that this manager became active"`

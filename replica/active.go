@@ -25,6 +25,7 @@ type active struct {
 	granted bool
 	why     Why
 	alone   bool // entries count without the peer
+	solo    bool // note.solo, as it was before this manager began to be alone
 	going   bool // alone is being written down
 	over    bool // it took over and is not alone yet; no pairing has begun since
 	// waits: nothing counts before the other manager, as standby, knows this term, and its disk
@@ -244,7 +245,7 @@ func (a *active) ack(c *Core, m Ack) {
 
 func (a *active) think(c *Core) {
 	if !c.port && a.granted && !a.handing {
-		a.handover(c, WhyPort)
+		a.handover(c, WhyPort) // if not now, as soon as there is a spare
 	}
 	if a.third > 0 && !a.alone && !a.going && !a.over && c.past(c.silence(), c.cfg.Alone) {
 		c.stepBack(WhyChallenged) // the other manager may be alone
@@ -258,6 +259,12 @@ func (a *active) think(c *Core) {
 	if a.over && a.why == WhySilence && !a.fenced && c.past(a.lapse, 0) {
 		// The old manager may be alone by now. What was written since does not count.
 		c.stepBack(WhyLate)
+		return
+	}
+	if p := &c.peer; !a.secured && knows(c) && p.Was && p.Last.Compare(c.had) > 0 {
+		// Entries counted there alone that are not here, and none counts in this term: the fabric
+		// was in two halves, or this manager lost its port.
+		c.stepBack(WhyOtherAlone)
 		return
 	}
 	a.feed(c)
@@ -283,7 +290,7 @@ func (a *active) count(c *Core) {
 
 // feed sends the standby what it lacks.
 func (a *active) feed(c *Core) {
-	if !a.open || a.met == nil || a.busy || !a.granted {
+	if !a.open || a.met == nil || a.busy || !a.granted || !a.secured && !knows(c) {
 		return
 	}
 	if a.sent == 0 {
@@ -409,6 +416,8 @@ func (a *active) join(c *Core) {
 			return
 		}
 		a.paired = true
+		c.note.common, c.note.solo = a.from, false
+		c.write(func(Did) {}) // it only saves a fork that is none
 		c.out.Sends = append(c.out.Sends, Pair{Term: c.term, ID: c.note.pair, Mark: a.from})
 		c.tell(Notice{Kind: NoticePaired, Mark: c.last})
 	}
@@ -424,7 +433,8 @@ func (a *active) leave(c *Core) {
 }
 
 func (a *active) goAlone(c *Core) {
-	c.note.alone, c.note.common = true, max(c.note.common, a.acked)
+	a.solo = c.note.solo
+	c.note.alone, c.note.solo, c.note.common = true, true, max(c.note.common, a.acked)
 	a.secure(c)
 	term := c.term
 	c.remember(func() {
@@ -444,7 +454,7 @@ func (a *active) may(c *Core) bool {
 	}
 	if a.over {
 		if knows(c) {
-			return true
+			return !p.Was // or it might go on alone after a start
 		}
 		if a.named > 0 && (c.gone() || c.past(a.named, c.cfg.Fence)) {
 			r, ok := c.look(a.named)
@@ -470,9 +480,13 @@ func (a *active) may(c *Core) bool {
 // knows reports whether the other manager is standby and knows this term.
 func knows(c *Core) bool { return c.heard && !c.peer.Active && c.peer.Term == c.term }
 
-// handover asks for the end of this term.
+// heir reports whether a standby can follow, or is about to be able to.
+func (a *active) heir(c *Core) bool { return a.granted && a.joined && c.peer.PortOK }
+
+// handover asks for the end of this term. Without an heir it changes nothing: changes would wait
+// in vain.
 func (a *active) handover(c *Core, why Why) {
-	if c.role == Active && a.granted && !a.handing {
+	if c.role == Active && !a.handing && a.heir(c) {
 		a.handing, a.handWhy, a.handAt = true, why, c.now
 	}
 }

@@ -159,6 +159,9 @@ func (c *Core) start(ev Start) {
 	}
 	c.started, c.heardAt = c.now, [2]mad.Time{c.now, c.now}
 	c.standby.wasAlone, c.may = n.alone, n.alone
+	// Entries of the peer follow those of this manager only at one that has these.
+	c.note.solo = n.solo && (c.aborted || ev.Last.Term.Owner == c.cfg.Me)
+	c.standby.claims = c.note.solo
 	c.standby.pair = n.pair
 	if !n.alone && n.pair > 0 {
 		c.standby.rest = c.now.Add(c.cfg.Alone) // as in stepBack
@@ -315,12 +318,12 @@ func (c *Core) sign() {
 	c.nextSign = c.now.Add(c.cfg.Every)
 	s := &Sign{
 		Boot: c.note.boot, Seq: c.seq, EchoBoot: c.peer.Boot, Echo: c.peer.Seq,
-		Term: c.term, Last: c.has(), Left: c.standby.left, PortOK: c.port,
+		Term: c.term, Last: c.begun(), Left: c.standby.left, PortOK: c.port,
 	}
 	if c.role == Active {
 		s.Active, s.Alone, s.Pair = true, c.active.alone || c.active.going, c.note.pair
 	} else {
-		s.Was, s.Pair, s.Paired, s.Yield = c.may, c.standby.pair, c.standby.spare(c), c.standby.yield
+		s.Was, s.Pair, s.Paired, s.Yield = c.was(), c.standby.pair, c.standby.spare(c), c.standby.yield
 	}
 	c.out.Sign = s
 }
@@ -376,7 +379,7 @@ func (c *Core) current(t journal.Term) bool {
 	}
 	c.learn(t)
 	if t == c.term && t.Compare(c.last.Term) > 0 {
-		c.standby.wasAlone = false // as in heard
+		c.standby.outdone() // the sender feeds nobody who claims
 	}
 	if t.Compare(c.term) < 0 {
 		c.out.Sends = append(c.out.Sends, Refused{c.term})
@@ -426,8 +429,9 @@ func (c *Core) takeOver(why Why) {
 	}
 	c.active.begin(c, spare, waits, lapse)
 	c.active.append(c, &journal.Entry{Begin: &journal.Begin{Had: c.had, Reason: why.String()}}, nil)
-	c.note.had, c.note.alone = c.had, !spare && !waits
+	c.note.had, c.note.alone, c.active.solo = c.had, !spare && !waits, c.note.solo
 	if c.note.alone {
+		c.note.solo = true
 		c.active.secure(c)
 	}
 	if spare {
@@ -450,6 +454,18 @@ func (c *Core) has() journal.Mark {
 	return c.last
 }
 
+// begun is has, and without those of a term in which nothing counts yet.
+func (c *Core) begun() journal.Mark {
+	if c.role == Active && !c.active.secured {
+		return c.had
+	}
+	return c.has()
+}
+
+// was reports whether the disk may say that this manager was alone, or whether entries counted
+// here alone and no newer term is known to have begun.
+func (c *Core) was() bool { return c.may || c.standby.claims }
+
 // stepBack makes an active manager standby.
 func (c *Core) stepBack(why Why) {
 	if c.role != Active {
@@ -458,9 +474,12 @@ func (c *Core) stepBack(why Why) {
 	if !c.active.granted || !c.active.secured {
 		c.aborted, c.note.began = true, journal.Term{}
 	}
+	if a := &c.active; !a.granted || a.going {
+		c.note.solo = a.solo // nothing has counted here alone
+	}
 	c.active.stop(c)
 	c.role = Standby
-	c.standby = standby{pair: c.note.pair, conn: c.standby.conn, left: c.standby.left}
+	c.standby = standby{pair: c.note.pair, conn: c.standby.conn, left: c.standby.left, claims: c.note.solo}
 	c.standby.rest = c.now.Add(c.cfg.Alone)   // an offer of a pairing may be under way
 	c.standby.clearAt = c.now.Add(c.cfg.Look) // the note of below does it
 	c.note.alone = false

@@ -3,6 +3,7 @@ package replica
 import (
 	"time"
 
+	"heddle/ib"
 	"heddle/mad"
 )
 
@@ -40,6 +41,19 @@ func (w *world) comeThird() {
 		w.at(100*time.Millisecond, act)
 	}
 	w.at(w.lag(200*time.Millisecond), act)
+}
+
+// master is the other manager that the port names, if it answers as master.
+func (s *site) master() ib.GUID {
+	w, o := s.w, s.other()
+	switch {
+	case !w.port[s.i] || w.deaf:
+	case s.sm == otherVendor && w.thirdReaches(s.i):
+		return ib.GUID(otherVendor)
+	case s.sm == o.i && w.port[o.i] && !w.split && o.core != nil && !o.stop && o.drive:
+		return o.core.cfg.Me
+	}
+	return 0
 }
 
 // fence is what the shell does for a grant: it becomes the SM of the other manager's port.

@@ -14,7 +14,7 @@ var (
 func (w *world) fault() {
 	s := w.site[w.r.IntN(2)]
 	i := w.r.IntN(2)
-	switch w.r.IntN(20) {
+	switch w.r.IntN(21) {
 	case 0, 1:
 		if s.core != nil {
 			s.crash()
@@ -102,6 +102,9 @@ func (w *world) fault() {
 			w.logf("%d: takeover", s.i)
 			s.step(Takeover{})
 		}
+	case 20:
+		w.deaf = !w.deaf
+		w.logf("SMInfo is lost: %v", w.deaf)
 	}
 	w.fork()
 }
@@ -121,6 +124,7 @@ func (s *site) cont() {
 
 func (w *world) heal() {
 	w.logf("healed")
+	w.deaf = false
 	w.cut, w.oneWy, w.split, w.port, w.loss = [2]bool{}, [2]int{}, false, [2]bool{true, true}, [2][2]int{}
 	w.third.here = false
 	for _, s := range w.site {

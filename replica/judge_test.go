@@ -2,6 +2,7 @@ package replica
 
 import (
 	"reflect"
+	"strconv"
 	"time"
 
 	"heddle/mad"
@@ -71,22 +72,6 @@ func (w *world) check() {
 	}
 }
 
-// unheard reports whether the other manager has a newer term that a site does not know, because
-// it took over in the other half of the fabric, or said that entries may be missing. Of two
-// histories that of the newer term stays. This excuse is honest: the manager of the newer term
-// appended while no way led to this one, and no rule lets a manager hear of a term without a sign
-// (seed 3232: signs are lost after a split).
-func (w *world) unheard(s *site) bool {
-	if w.begun == 0 && w.forkEnd == 0 {
-		return false
-	}
-	t := must(s.other().disk.Last()).Term
-	if o := s.other().core; o != nil && o.term.Compare(t) > 0 {
-		t = o.term
-	}
-	return t.Compare(s.core.term) > 0
-}
-
 // isAlone reports whether entries count on this manager alone, or may when it starts.
 func (s *site) isAlone() bool {
 	return s.alone || s.core != nil && s.core.role == Active && s.core.active.alone
@@ -124,6 +109,40 @@ func (s *site) proved() {
 		s.unproved = false
 		s.w.complete(s)
 	}
+}
+
+// replaced looks at a copy of the other manager's state that comes in the place of this one's:
+// what was acknowledged goes into a fork file, and none is made for entries of which nobody was
+// told. It may have only what both managers have: if this one was alone and crashed, it does not
+// know what the other one copied before.
+func (s *site) replaced(c *Replace) {
+	w := s.w
+	now := map[string]bool{}
+	for _, r := range c.State.Records {
+		now[string(r.Key)] = true
+	}
+	for _, r := range must(s.disk.Load()).Records {
+		id, err := strconv.ParseUint(string(r.Key), 10, 64)
+		if err != nil || r.Table != store.TableServices || now[string(r.Key)] {
+			continue // a register of a world with a history
+		}
+		if _, ok := w.acked[id]; ok && (!c.Counted || w.number[string(r.Key)] <= c.Fork) {
+			w.fail("change %d was acknowledged, and goes from the disk of %d without a fork file", id, s.i)
+		}
+	}
+	if !c.Counted || must(s.disk.Last()).Number <= c.Fork {
+		return
+	}
+	w.forks++
+	for id, a := range w.acked {
+		if a.by == s.i && a.alone && w.number[string(key(id))] > c.Fork {
+			return
+		}
+	}
+	if s.life > s.solo {
+		return // it started anew, and does not know
+	}
+	w.fail("%d makes a fork file, and told nobody of an entry after %d", s.i, c.Fork)
 }
 
 // complete fails if a site lacks a change that counts.

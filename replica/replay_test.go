@@ -130,7 +130,7 @@ func TestBlindTerms(t *testing.T) {
 		b := a.other()
 		b.crash()
 		w.until("it is alone", func() bool { return a.core.active.alone })
-		w.cut = [2]bool{true, true}
+		w.cut, w.deaf = [2]bool{true, true}, true
 		b.start()
 		w.until("the standby takes over", func() bool { return len(w.turns) == 1 && a.core.role == Standby })
 		w.until("the first one takes over", func() bool { return len(w.turns) == 2 && b.core.role == Standby })

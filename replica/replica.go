@@ -33,7 +33,12 @@
 //     does not go alone, but is standby.
 //  6. A standby that is not paired takes over after Config.Stale without a sign, and says that
 //     it may lack entries. If it stops before it appends more, it says so again next time.
+//     Such a manager, and one of rule 8 that was alone, does not take over while its port names
+//     another manager that answers as master: the peer, whose signs do not come, or a third one.
+//     Two managers that do not hear each other do not take over by turns.
 //  7. Who hears of a newer term is standby from then on. Entries of an older term are refused.
+//     But a manager in whose term nothing counts yet is standby if entries counted at the other
+//     one alone that it lacks: the fabric was in two halves, or it lost its port.
 //  8. After a start a manager is standby. If it was alone before, it has all that was
 //     acknowledged, and may take over after Config.Look without a sign. Of two standby managers
 //     the one with the newer entries takes over. Unless it was alone, nothing counts before the
@@ -197,12 +202,14 @@ type (
 	}
 	// ReadState reads the state and its mark together.
 	ReadState struct{}
-	// Replace saves the entries after Fork beside the store, if there are any, and calls
-	// journal.Store.Replace.
+	// Replace calls journal.Store.Replace. If Counted, entries after Fork may have been
+	// acknowledged, and the peer may lack them: it saves them beside the store first. Otherwise
+	// nobody was told of them.
 	Replace struct {
-		State *store.State
-		At    journal.Mark
-		Fork  uint64
+		State   *store.State
+		At      journal.Mark
+		Fork    uint64
+		Counted bool
 	}
 )
 
@@ -264,6 +271,9 @@ type (
 		Port  bool     // this manager's port is active
 		Fabr  bool     // a switch answered
 		Mine  bool     // the port names this manager as its SM
+		// Master is the other manager that the port names as its SM, if it answers as master and
+		// this one does not outrank it, or is the peer; otherwise 0.
+		Master ib.GUID
 	}
 	// Fenced says that this manager is the SM of the peer's port, or that no way leads there.
 	// The shell then writes itself there in less than Config.Alone once there is a way.
@@ -277,7 +287,8 @@ type (
 	}
 	// Port is a change of this manager's port. One that went down and came back is two.
 	Port struct{ Active bool }
-	// Handover asks an active manager to stop, and the paired standby to take over.
+	// Handover asks an active manager to stop, and the paired standby to take over. If there is no
+	// such standby (View.Heir) nothing happens.
 	Handover struct{}
 	// Takeover asks a standby that is not paired to take over. It does when Config.Alone has
 	// passed since it started or was active: the peer may hold itself for paired until then.
@@ -359,6 +370,7 @@ const (
 	NoticeLeft                          // this standby left the pairing; Err, if its disk failed
 	NoticeCopied                        // this standby replaced its state by a snapshot
 	NoticeDisk                          // a write failed; Err
+	NoticeHeld                          // Other is master, so this standby does not take over
 	// NoticeVersions: the managers cannot be a pair, because they have no version of the stream or of
 	// the journal in common; Err says which one is older. Of the shell.
 	NoticeVersions
@@ -370,6 +382,8 @@ type Notice struct {
 	Why  Why
 	Err  error
 	Mark journal.Mark
+	// Other is the other manager of NoticeHeld: the peer, whose signs do not come, or a third one.
+	Other ib.GUID
 }
 
 // Output is what the shell is to do, in the order of the fields.

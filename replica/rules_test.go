@@ -87,8 +87,8 @@ func TestFailures(t *testing.T) {
 		{"the active manager is stopped", func(w *world, a *site) { a.stop = true }, true, WhySilence, 600 * ms, 1500 * ms, true},
 		{"the standby is stopped", func(w *world, a *site) { a.other().stop = true }, false, 0, 0, 2300 * ms, true},
 		{"the standby's disk stalls", func(w *world, a *site) { a.other().slow = 5 * time.Second }, false, 0, 0, 800 * ms, true},
-		{"the standby's disk is full", func(w *world, a *site) { a.other().fails = 1 << 30 }, false, 0, 0, 100 * ms, true},
-		{"the active manager's disk is full", func(w *world, a *site) { a.fails = 1 << 30 }, true, WhyHandover, 100 * ms, 500 * ms, true},
+		{"the standby's disk is full", func(w *world, a *site) { a.other().full = true }, false, 0, 0, 100 * ms, true},
+		{"the active manager's disk is full", func(w *world, a *site) { a.full = true }, true, WhyHandover, 100 * ms, 500 * ms, true},
 		{"handover", func(w *world, a *site) { a.step(Handover{}) }, true, WhyHandover, 50 * ms, 300 * ms, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {

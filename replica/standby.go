@@ -3,6 +3,7 @@ package replica
 import (
 	"errors"
 
+	"heddle/ib"
 	"heddle/mad"
 	"heddle/store/journal"
 )
@@ -24,12 +25,16 @@ type standby struct {
 	paired   bool         // it holds, if the lease does
 	lease    mad.Time     // end of the lease
 
-	wasAlone bool     // this manager has all that counts, as of its start
+	wasAlone bool // this manager has all that counts, as of its start
+	// claims: entries counted here alone, and no newer term is known to have begun. A manager in
+	// whose term nothing counts yet gives it up for them.
+	claims   bool
 	clearing bool     // the disk is to forget that this manager was alone
 	clearAt  mad.Time // not before
 	yield    bool     // it gave up being active for the pairing, and the peer may follow
 	over     bool     // the active manager gave up for the pairing
 	asked    bool     // an operator wants this manager to be active
+	held     ib.GUID  // the master for which this manager does not take over; 0: none
 	rest     mad.Time // no takeover before: the peer may be accepting a pairing, or the disk failed
 }
 
@@ -71,11 +76,18 @@ func (s *standby) stop(c *Core) {
 	*s = standby{conn: s.conn, left: s.conn, pair: s.pair}
 }
 
+// outdone takes that the peer has all that counted here, or that entries count in a later term.
+func (s *standby) outdone() { s.wasAlone, s.claims = false, false }
+
 // heard takes a new sign of the peer.
 func (s *standby) heard(c *Core, p *Sign) {
-	if p.Active && s.wasAlone && p.Term == c.term && p.Term.Compare(c.last.Term) > 0 {
-		s.wasAlone = false // the peer has begun a later term than the last one here
+	if p.Active && p.Term == c.term && p.Term.Compare(c.last.Term) > 0 && p.Last.Compare(c.has()) >= 0 {
+		s.outdone()
 	}
+	if p.Last.Term == c.last.Term && p.Last.Number >= c.last.Number && !c.unsure {
+		c.note.solo = false // the peer has all of this journal
+	}
+	s.held = 0
 	if p.Active {
 		s.asked = false // it was asked because the peer was silent
 	}
@@ -193,15 +205,28 @@ func (s *standby) leads(c *Core) bool {
 	if d := c.has().Compare(p.Last); d != 0 {
 		return d > 0
 	}
-	if c.may != p.Was {
-		return c.may
+	if c.was() != p.Was {
+		return c.was()
 	}
 	return c.cfg.Me > c.cfg.Peer
 }
 
 // tryTake takes over if a look at the fabric that began at since or later permits it.
 func (s *standby) tryTake(c *Core, since mad.Time, why Why) {
-	if p, ok := c.look(since); ok && p.Port && p.Fabr {
+	p, ok := c.look(since)
+	if !ok {
+		return
+	}
+	// A manager that may lack what a living master acknowledged leaves the subnet to that one:
+	// otherwise two that do not hear each other would take over by turns. A spare lacks nothing.
+	if blind := why == WhyStale || why == WhyWasAlone; blind && p.Master != s.held {
+		if s.held = p.Master; s.held != 0 {
+			c.tell(Notice{Kind: NoticeHeld, Other: s.held, Mark: c.last})
+		}
+	} else if !blind {
+		s.held = 0
+	}
+	if p.Port && p.Fabr && s.held == 0 {
 		c.takeOver(why)
 	}
 }
@@ -231,6 +256,7 @@ func (s *standby) entries(c *Core, m Entries) {
 				return
 			}
 			c.last, c.unsure, c.aborted = e.Mark, false, false
+			c.note.solo = false // the peer's journal has what came before
 			s.ack(c, conn)
 		})
 	}
@@ -260,7 +286,7 @@ func (s *standby) snapshot(c *Core, m Snapshot) {
 	s.copies = true
 	c.tail = m.At // a pairing goes on: what was here and what comes both have all that counts
 	conn := s.conn
-	c.order(Replace{State: m.State, At: m.At, Fork: c.note.common}, func(d Did) {
+	c.order(Replace{State: m.State, At: m.At, Fork: c.note.common, Counted: c.note.solo}, func(d Did) {
 		if d.Err != nil {
 			c.failed(d)
 			if c.role == Standby && s.open && s.conn == conn {
@@ -268,7 +294,7 @@ func (s *standby) snapshot(c *Core, m Snapshot) {
 			}
 			return
 		}
-		c.last, c.unsure, c.aborted = m.At, false, false
+		c.last, c.unsure, c.aborted, c.note.solo = m.At, false, false, false
 		s.copies = s.copies && s.conn != conn
 		c.tell(Notice{Kind: NoticeCopied, Mark: c.last})
 		s.ack(c, conn)
@@ -281,13 +307,14 @@ func (s *standby) offered(c *Core, m Pair) {
 		return
 	}
 	conn := s.conn
-	c.note.pair, c.note.common, c.note.alone = m.ID, m.Mark, false
+	c.note.pair, c.note.common, c.note.alone, c.note.solo = m.ID, m.Mark, false, false
 	c.remember(func() {
 		if c.role != Standby || !s.open || s.conn != conn || c.term != m.Term {
 			return
 		}
 		s.pair, s.pairTerm, s.pairConn = m.ID, m.Term, conn
-		s.paired, s.wasAlone, s.over = true, false, false
+		s.paired, s.over = true, false
+		s.outdone()
 		if p := &c.peer; p.Active && !p.Alone && p.Pair == s.pair && p.Term == m.Term {
 			s.renew(c, p)
 		}

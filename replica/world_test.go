@@ -26,11 +26,14 @@ type world struct {
 	oneWy [2]int    // channel carries nothing from this site (1 or 2; 0: both ways work)
 	loss  [2][2]int // by site and channel: percent of its signs that are lost
 	split bool      // the fabric is in two halves
+	deaf  bool      // SMInfo is not answered
 	port  [2]bool   // ports that are active
 	third third
 
-	acked  map[uint64]acked // by change
-	last   mad.Time         // of them
+	acked  map[uint64]acked  // by change
+	number map[string]uint64 // of the entry, by key
+	forks  int               // fork files
+	last   mad.Time          // of them
 	nextID uint64
 	size   int        // bytes more of each change
 	quiet  bool       // nothing is lost or late by chance
@@ -79,6 +82,7 @@ type site struct {
 	written bool          // ... but are written all the same
 	unread  bool          // ... and the last entry of a disk that failed is not known
 	alone   bool          // its note says so
+	solo    int           // the life in which its note said first that the peer may lack what counted; 0: it does not
 	forked  bool          // the last note that says so was given to the disk while two histories were possible
 	wall    time.Duration // what its wall clock is ahead
 	stop    bool          // SIGSTOP
@@ -125,7 +129,7 @@ func (w *world) logf(format string, args ...any) {
 }
 
 func newWorld(t testing.TB, seed uint64) *world {
-	w := &world{t: t, r: rand.New(rand.NewPCG(seed, 77)), port: [2]bool{true, true}, acked: map[uint64]acked{}, now: 1e9, healthy: mad.Never}
+	w := &world{t: t, r: rand.New(rand.NewPCG(seed, 77)), port: [2]bool{true, true}, acked: map[uint64]acked{}, number: map[string]uint64{}, now: 1e9, healthy: mad.Never}
 	for i := range 2 {
 		w.site[i] = &site{w: w, i: i, disk: journal.NewMemory(1 + w.r.IntN(300)), wrote: map[string]bool{}, sm: -1, speed: 0.953 + 0.095*w.r.Float64()}
 	}
@@ -269,7 +273,8 @@ func (s *site) do(out *Output) {
 		s.later(w.lag(5*time.Millisecond), func() {
 			mine := s.sm == s.i
 			port := w.port[s.i]
-			s.later(w.lag(5*time.Millisecond), func() { s.step(Probed{Begun: begun, Port: port, Fabr: port, Mine: mine}) })
+			master := s.master()
+			s.later(w.lag(5*time.Millisecond), func() { s.step(Probed{Begun: begun, Port: port, Fabr: port, Mine: mine, Master: master}) })
 		})
 	}
 	for _, n := range out.Notices {
@@ -365,12 +370,18 @@ func (s *site) apply(c Command) (d Did) {
 			}
 			for i := range c.Entry.Ops {
 				s.wrote[string(c.Entry.Ops[i].Record.Key)] = true
+				s.w.number[string(c.Entry.Ops[i].Record.Key)] = c.Entry.Number
 			}
 		}
 	case SetNote:
 		n := must(decodeNote(c.Note))
 		if n.boot < s.boot {
 			s.w.fail("start %d of %d follows start %d", n.boot, s.i, s.boot)
+		}
+		if n.solo && s.solo == 0 {
+			s.solo = s.life
+		} else if !n.solo {
+			s.solo = 0
 		}
 		s.boot, s.alone = n.boot, n.alone
 		d.Err = s.disk.SetNote(c.Note)
@@ -383,6 +394,7 @@ func (s *site) apply(c Command) (d Did) {
 		if before := must(s.disk.Last()); before.Term.Compare(c.At.Term) > 0 {
 			s.w.fail("a state of %v replaces one of %v", c.At, before)
 		}
+		s.replaced(&c)
 		d.Err = s.disk.Replace(c.State, c.At)
 	}
 	return d
@@ -408,7 +420,7 @@ func (s *site) done(d Done) {
 	if alone && !s.alone {
 		w.fail("change %d counts on %d alone, and its disk does not say so", d.ID, s.i)
 	}
-	w.acked[d.ID] = acked{w.now, s.i, alone, alone && (w.maybeFork() || s.other().isAlone() || w.unheard(s))}
+	w.acked[d.ID] = acked{w.now, s.i, alone, alone && (w.maybeFork() || s.other().isAlone())}
 }
 
 // key is the record that a change writes.

@@ -115,6 +115,13 @@ func printHA(w io.Writer, body []byte) error {
 	if p.FloatingLID > 0 {
 		row("sm lid", "%d, floating: the port of the active manager has it", p.FloatingLID)
 	}
+	if p.Master != "" && (p.Held || p.Master != p.PeerGUID) {
+		text := p.MasterText
+		if p.Held {
+			text = "this manager does not take over: " + text
+		}
+		row("master", "%s", text)
+	}
 	if p.Entries > 0 {
 		row("written", "%s, %.2f ms each until it counts", plural.Of(p.Entries, "entry"), 1000*p.Commit)
 	}

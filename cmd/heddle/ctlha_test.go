@@ -64,6 +64,19 @@ warm not yet: a takeover reads the subnet before it answers
 port 0x1, down, its SM is LID 0
 `,
 		},
+		{
+			show(api.HA{Mode: "pair", State: "stale", Pair: &api.Pair{PortGUID: "0x1", Peer: "b:7482", PeerGUID: "0x2", PortUsable: true, SMOfPort: 9, Held: true, Master: "0x3", MasterText: "0x3 is master"}}),
+			`role standby, stale
+term 0 of
+entry 0 here, 0 there
+partner standby at b:7482, port GUID 0x2, LID 0
+last sync 0.0 s ago
+heard over TCP 0.0 s ago, in the subnet 0.0 s ago
+stream down
+port 0x1, usable, its SM is LID 9
+master this manager does not take over: 0x3 is master
+`,
+		},
 	} {
 		if c.got != c.want {
 			t.Errorf("got\n%s\nwant\n%s", c.got, c.want)

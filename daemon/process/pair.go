@@ -130,6 +130,7 @@ var noticeEvents = map[replica.NoticeKind][3]string{
 	replica.NoticeCopied:   {"info", "ha_copied", "the state was replaced by a copy of the partner's"},
 	replica.NoticeDisk:     {"error", "ha_disk", "the disk failed"},
 	replica.NoticeVersions: {"error", "ha_versions", "the other manager has another version: there is no spare"},
+	replica.NoticeHeld:     {"warn", "ha_other_master", "another manager is master"},
 }
 
 // noticed adds a notice to the events; package live logs it.
@@ -141,6 +142,10 @@ func (p *Pair) noticed(n replica.Notice) {
 	e := api.Event{Time: time.Now(), Level: x[0], Kind: x[1], Message: x[2], Attrs: map[string]string{"entry": n.Mark.String()}}
 	if w := n.Why.String(); w != "" {
 		e.Message += ": " + w
+	}
+	if n.Other != 0 {
+		e.Message = live.OtherMaster(p.cfg.Live.Rules.Me, p.cfg.Live.Rules.Peer, n.Other)
+		e.Attrs["port_guid"] = n.Other.String()
 	}
 	if n.Err != nil {
 		e.Attrs["err"] = n.Err.Error()
@@ -238,8 +243,11 @@ func (p *Pair) HA() api.HA {
 		Synced: seconds(lastSync(&st)),
 		Stream: seconds(st.Signs[replica.Stream]), Fabric: seconds(st.Signs[replica.Fabric]),
 		Warm: st.Warm, Connected: st.Connected, Serving: st.Serving, StreamError: st.StreamError,
-		PortUsable: st.PortUsable, SMOfPort: int(st.SMOfPort), FloatingLID: int(st.Floats),
+		PortUsable: st.PortUsable, SMOfPort: int(st.SMOfPort), FloatingLID: int(st.Floats), Held: st.Held,
 		Entries: st.Entries, Takeovers: st.Takeovers, Answering: answering.Seconds(), Forks: st.Forks, DiskError: st.LastError,
+	}
+	if st.Master != 0 && st.State != live.Paired {
+		h.Pair.Master, h.Pair.MasterText = st.Master.String(), live.OtherMaster(st.Me, st.Peer, st.Master)
 	}
 	if st.Entries > 0 {
 		h.Pair.Commit = (st.Commit / time.Duration(st.Entries)).Seconds()

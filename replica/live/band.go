@@ -40,6 +40,7 @@ type band struct {
 		busy bool
 		next mad.Time
 	}
+	other  other
 	fence  fence
 	ending ending
 	echo   uint64 // the peer's nonce
@@ -175,7 +176,7 @@ func (f *band) tick(now mad.Time) mad.Time {
 			next = min(next, f.poll.next)
 		}
 	}
-	next = min(next, f.fence.tick(f, now), f.ending.tick(f, now))
+	next = min(next, f.fence.tick(f, now), f.ending.tick(f, now), f.other.tick(f, now))
 	for _, r := range f.waiting {
 		next = min(next, r.due)
 	}
@@ -271,24 +272,28 @@ func (f *band) probeOnce(tries int) {
 	begun := f.p.now()
 	wait := f.p.cfg.Rules.Every
 	var own *smp.PortInfo
-	switched, left := false, 2
+	switched, left, mute := false, 2, false
 	done := func() {
 		if left--; left > 0 {
 			return
 		}
-		if (own == nil || !switched) && tries > 1 {
+		if (own == nil || !switched || mute) && tries > 1 {
 			f.probeOnce(tries - 1)
 			return
 		}
 		ev := replica.Probed{Begun: begun, Fabr: switched}
 		if own != nil {
-			ev.Port, ev.Mine = usable(own), mine(own)
+			ev.Port, ev.Mine, ev.Master = usable(own), mine(own), f.other.rival(f)
 		}
 		f.p.step(ev)
 	}
 	f.askOwn(ib.MethodGet, wait, nil, func(pi *smp.PortInfo, sent mad.Time) {
 		if own = pi; pi != nil {
 			f.saw(pi, sent)
+			// Whether another master lives decides about a takeover of one that is no spare: here
+			// it takes several packets to say that none does.
+			left++
+			f.other.ask(f, func(known bool) { mute = !known; done() })
 		}
 		done()
 	})

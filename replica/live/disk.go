@@ -149,7 +149,12 @@ func (d *disk) carryOut(c replica.Command) (did replica.Did) {
 		did.State, did.Mark, did.Err = s.Contents()
 		return did
 	case replica.Replace:
-		if did.Err = d.fork(c.Fork); did.Err == nil {
+		if c.Counted {
+			did.Err = d.fork(c.Fork)
+		} else {
+			d.drop(c.Fork)
+		}
+		if did.Err == nil {
 			if did.Err = s.Replace(c.State, c.At); did.Err == nil {
 				d.p.known.replaced(&d.p.cfg.Rules, c.State)
 				d.before = 0
@@ -163,6 +168,14 @@ func (d *disk) carryOut(c replica.Command) (did replica.Did) {
 		}
 	}
 	return did
+}
+
+// drop says that entries after number go without a fork file: nobody was told of them.
+func (d *disk) drop(number uint64) {
+	if d.before > number {
+		d.p.log.Info("a copy of the other manager's journal replaces this one's; entries that it may lack were not acknowledged",
+			"entries_at_most", d.before-number, "last", d.before)
+	}
 }
 
 // fork saves the entries after number that the peer may lack.

@@ -191,7 +191,7 @@ func TestCopied(t *testing.T) {
 	}
 	replace := func(fork, at uint64) []Fork {
 		t.Helper()
-		did := d.carryOut(replica.Replace{State: &store.State{}, At: journal.Mark{Term: journal.Term{Number: 1, Owner: 2}, Number: at}, Fork: fork})
+		did := d.carryOut(replica.Replace{State: &store.State{}, At: journal.Mark{Term: journal.Term{Number: 1, Owner: 2}, Number: at}, Fork: fork, Counted: true})
 		if did.Err != nil {
 			t.Fatal(did.Err)
 		}
@@ -217,8 +217,13 @@ func TestCopied(t *testing.T) {
 		t.Errorf("copied entries are a fork: %+v", again)
 	}
 	appendEntry(2, 1, 61)
+	dropped := replica.Replace{State: &store.State{}, At: journal.Mark{Term: journal.Term{Number: 3, Owner: 2}, Number: 61}, Fork: 60}
+	if did := d.carryOut(dropped); did.Err != nil || d.p.Status().Forks != 1 {
+		t.Errorf("entries that nobody was told of are a fork: %v", did.Err)
+	}
+	appendEntry(4, 1, 62)
 	d.p.cfg.ForkDir += "/none"
-	if did := d.carryOut(replica.Replace{State: &store.State{}, At: journal.Mark{Number: 70}, Fork: 60}); did.Err == nil || did.Mark.Number != 61 {
+	if did := d.carryOut(replica.Replace{State: &store.State{}, At: journal.Mark{Number: 70}, Fork: 61, Counted: true}); did.Err == nil || did.Mark.Number != 62 {
 		t.Errorf("a fork that cannot be saved: %v, at %v", did.Err, did.Mark)
 	}
 }

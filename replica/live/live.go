@@ -87,6 +87,8 @@ var (
 	ErrStopped = errors.New("replica: the pair does not run")
 	// ErrNotActive: a handover was asked of a manager that is standby.
 	ErrNotActive = errors.New("replica: this manager is standby: hand over at the other one")
+	// ErrAlone: a handover was asked for, and no standby has all entries or is about to.
+	ErrAlone = errors.New("replica: no standby can take over: none is paired, or its port is down; this manager goes on")
 	// ErrNoSpare: a handover was asked for, and the standby lacks entries or does not answer.
 	ErrNoSpare = errors.New("replica: the standby has not all entries, or cannot take over")
 	// ErrActive: a takeover was asked of a manager that is active.

@@ -458,13 +458,17 @@ func (p *Pair) answered(d replica.Done) {
 // Operators.
 
 // Handover makes the paired standby active and this manager standby. It returns nil when this
-// manager has stopped, ErrNotActive, or ErrNoSpare when the standby did not come within
-// Rules.Alone: this manager then goes on.
+// manager has stopped, ErrNotActive, ErrAlone at once when there is no standby for it, or
+// ErrNoSpare when the standby did not come within Rules.Alone: this manager then goes on.
 func (p *Pair) Handover(ctx context.Context) error {
 	done := make(chan error, 1)
 	if !p.post(func() {
 		if p.core.Role() != replica.Active || !p.granted {
 			done <- ErrNotActive
+			return
+		}
+		if !p.core.View(p.now()).Heir {
+			done <- ErrAlone
 			return
 		}
 		// The core gives up after Alone, and this a moment later.

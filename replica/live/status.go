@@ -68,6 +68,10 @@ type Status struct {
 	Warm bool
 	// Floats is the LID of the manager if it floats between the two ports, else 0.
 	Floats ib.LID
+	// Master is another manager that the port names and that answers as master; 0: none is known.
+	// Held: because of it this standby does not take over.
+	Master ib.GUID
+	Held   bool
 	// Counts since the start.
 	Entries   uint64        // entries that count, of this manager's terms
 	Commit    time.Duration // time that they took, from the call of Apply, summed up
@@ -128,6 +132,7 @@ func (p *Pair) publish(now mad.Time) {
 		if lag > 0 {
 			st.LagTime = now.Sub(p.lagSince)
 		}
+		st.Master, st.Held = p.band.other.master(&p.band), v.Held != 0
 		if look := &p.band.look; look.have {
 			st.PortUsable, st.SMOfPort = usable(&look.info), look.info.MasterSMLID
 		}
@@ -181,6 +186,11 @@ func (p *Pair) notice(n *replica.Notice) {
 		level, text = slog.LevelError, "the disk failed"
 	case replica.NoticeVersions:
 		level, text = slog.LevelError, "the other manager has another version, so this one cannot copy from it, nor it from this one"
+	case replica.NoticeHeld:
+		level, text = slog.LevelWarn, "this manager does not take over: "+OtherMaster(p.cfg.Rules.Me, p.cfg.Rules.Peer, n.Other)
+		if p.core.Role() == replica.Active {
+			level, text = slog.LevelWarn, OtherMaster(p.cfg.Rules.Me, p.cfg.Rules.Peer, n.Other)
+		}
 	}
 	attrs := []slog.Attr{slog.String("last", n.Mark.String())}
 	if n.Why != 0 {

@@ -55,16 +55,20 @@ type testbed struct {
 	versions [2]wire.Versions
 	clock    [2]func() int64
 	notice   [2]func(replica.Notice)
+	// masters: active managers answer SMInfo.
+	masters bool
 }
 
 // site is the host of a manager, with its disk.
 type site struct {
-	b     *testbed
-	i     int
-	dir   string
-	guid  ib.GUID
-	addr  string // where it listens
-	proxy *proxy // on the way to it
+	b    *testbed
+	i    int
+	dir  string
+	guid ib.GUID
+	addr string // where it listens
+	// mistaken is a wrong GUID of the peer; 0: it has the right one.
+	mistaken ib.GUID
+	proxy    *proxy // on the way to it
 
 	// One process.
 	db     *boltdb.DB
@@ -198,6 +202,9 @@ func (x *site) other() *site { return x.b.site[1-x.i] }
 func (x *site) config() Config {
 	rules := x.b.rules
 	rules.Me, rules.Peer = x.guid, x.other().guid
+	if x.mistaken != 0 {
+		rules.Peer = x.mistaken
+	}
 	peer := x.other().proxy.addr()
 	if x.b.direct {
 		peer = x.other().addr
@@ -214,6 +221,7 @@ func (x *site) config() Config {
 			go func() { // a manager reads its port
 				var k mad.Packet
 				for port.Recv(&k) == nil {
+					x.master(port, &k)
 				}
 			}()
 			select {
@@ -224,6 +232,21 @@ func (x *site) config() Config {
 		OnStandby: func(replica.Why) { x.active.Store(false) },
 		Versions:  x.b.versions[x.i], Clock: x.b.clock[x.i], OnNotice: x.b.notice[x.i],
 	}
+}
+
+// master answers SMInfo as a manager that is master.
+func (x *site) master(port mad.Transport, k *mad.Packet) {
+	if !x.b.masters || k.Status != mad.Received || len(k.Data) < ib.MADLen {
+		return
+	}
+	m := *(*ib.MAD)(k.Data)
+	if !m.Class().IsSMP() || m.AttrID() != smp.AttrSMInfo || m.Method() != ib.MethodGet {
+		return
+	}
+	clear(smp.Data(&m))
+	(&smp.SMInfo{GUID: x.guid, Priority: 7, SMState: smp.SMMaster}).Put(smp.Data(&m))
+	smp.Respond(&m, ib.StatusOK)
+	_ = port.Send(&mad.Packet{Addr: k.Addr, LocalQP: k.LocalQP, Data: m[:]})
 }
 
 // start starts the process.
