@@ -14,6 +14,7 @@ type third struct {
 	here bool
 	side int // if the fabric is split: the half that it is in
 	last int // grows each time
+	came bool
 }
 
 // otherVendor is who is the SM of a port that the third manager wrote.
@@ -25,7 +26,7 @@ func (w *world) thirdReaches(i int) bool {
 }
 
 func (w *world) comeThird() {
-	w.third.here, w.third.side = true, w.r.IntN(2)
+	w.third.here, w.third.came, w.third.side = true, true, w.r.IntN(2)
 	w.third.last++
 	n := w.third.last
 	var act func()
@@ -49,7 +50,9 @@ func (s *site) master() ib.GUID {
 	switch {
 	case !w.port[s.i] || w.deaf:
 	case s.sm == otherVendor && w.thirdReaches(s.i):
-		return ib.GUID(otherVendor)
+		return otherVendor
+	case s.sm == otherHeddle && w.single.reaches(w, s.i):
+		return otherHeddle
 	case s.sm == o.i && w.port[o.i] && !w.split && o.core != nil && !o.stop && o.drive:
 		return o.core.cfg.Me
 	}
@@ -62,7 +65,7 @@ func (s *site) fence(until mad.Time) {
 	switch {
 	case !s.drive || s.clock() >= until:
 		return
-	case !w.port[s.i] || w.thirdReaches(s.i):
+	case !w.port[s.i] || w.mastered(s.i):
 		s.later(50*time.Millisecond, func() { s.fence(until) })
 		return
 	}
@@ -104,7 +107,7 @@ func (s *site) reach() {
 	w := s.w
 	switch {
 	case !s.drive || s.sm == 1-s.i:
-	case w.port[s.i] && !w.split && w.port[1-s.i] && !w.thirdReaches(s.i):
+	case w.port[s.i] && !w.split && w.port[1-s.i] && !w.mastered(s.i):
 		s.other().sm = s.i
 	default:
 		s.later(100*time.Millisecond, s.reach)
@@ -124,13 +127,13 @@ func (s *site) sweep() {
 			w.logf("%d is challenged", s.i)
 			s.step(Challenged{})
 			return
-		case otherVendor:
+		case otherVendor, otherHeddle:
 			s.step(Challenged{Third: true})
 			if !s.drive {
 				return
 			}
 		}
-		if !w.thirdReaches(s.i) {
+		if !w.mastered(s.i) {
 			if s.sm == s.i {
 				s.looked = s.clock()
 			}

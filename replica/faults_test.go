@@ -14,7 +14,7 @@ var (
 func (w *world) fault() {
 	s := w.site[w.r.IntN(2)]
 	i := w.r.IntN(2)
-	switch w.r.IntN(21) {
+	switch w.r.IntN(22) {
 	case 0, 1:
 		if s.core != nil {
 			s.crash()
@@ -102,6 +102,13 @@ func (w *world) fault() {
 			w.logf("%d: takeover", s.i)
 			s.step(Takeover{})
 		}
+	case 21:
+		if w.single.here {
+			w.single.here = false
+		} else {
+			w.comeSingle()
+		}
+		w.logf("single manager: %v", w.single.here)
 	case 20:
 		w.deaf = !w.deaf
 		w.logf("SMInfo is lost: %v", w.deaf)
@@ -126,7 +133,7 @@ func (w *world) heal() {
 	w.logf("healed")
 	w.deaf = false
 	w.cut, w.oneWy, w.split, w.port, w.loss = [2]bool{}, [2]int{}, false, [2]bool{true, true}, [2][2]int{}
-	w.third.here = false
+	w.third.here, w.single.here = false, false
 	for _, s := range w.site {
 		s.slow, s.fails, s.full = 0, 0, false
 		if s.core == nil {

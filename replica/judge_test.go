@@ -208,6 +208,7 @@ func (w *world) judge(since mad.Time) {
 	}
 	w.same()
 	w.complete(act)
+	w.single.own(w)
 }
 
 // same fails if the disks have different entries of the same mark, or different states of the

@@ -22,13 +22,14 @@ type world struct {
 	due  heap.Heap[mad.Time, func()]
 	site [2]*site
 
-	cut   [2]bool   // channels that carry nothing
-	oneWy [2]int    // channel carries nothing from this site (1 or 2; 0: both ways work)
-	loss  [2][2]int // by site and channel: percent of its signs that are lost
-	split bool      // the fabric is in two halves
-	deaf  bool      // SMInfo is not answered
-	port  [2]bool   // ports that are active
-	third third
+	cut    [2]bool   // channels that carry nothing
+	oneWy  [2]int    // channel carries nothing from this site (1 or 2; 0: both ways work)
+	loss   [2][2]int // by site and channel: percent of its signs that are lost
+	split  bool      // the fabric is in two halves
+	deaf   bool      // SMInfo is not answered
+	port   [2]bool   // ports that are active
+	third  third     // of another vendor
+	single single    // a Heddle that is not of the pair
 
 	acked  map[uint64]acked  // by change
 	number map[string]uint64 // of the entry, by key
