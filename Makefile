@@ -10,7 +10,7 @@ export CGO_ENABLED ?= 0
 # How long each fuzz target runs under `make fuzz`.
 FUZZTIME ?= 20s
 
-.PHONY: help build heddle-etcd run check test test-only same race fuzz-some test-long test-kernel bench bench-repair bench-peers fuzz lint fmt deps clean
+.PHONY: help build heddle-etcd packages image test-packages run check test test-only same race fuzz-some test-long test-kernel bench bench-repair bench-peers fuzz lint fmt deps clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -20,6 +20,22 @@ build: ## bin/heddle, one static binary
 
 heddle-etcd: ## bin/heddle-etcd, etcd with presets for the managers of a subnet
 	cd cmd/heddle-etcd && $(GO) build -trimpath -ldflags '-s -w' -o ../../bin/heddle-etcd .
+
+packages: ## bin/packages: heddle and heddle-etcd as deb and rpm
+	@packaging/build.sh bin/packages
+
+# CONTAINER builds it: podman, docker or buildah, whose build takes the same words.
+CONTAINER ?= podman
+
+bin/rootfs.tar: build
+	@contrib/container/rootfs.sh bin/heddle bin/rootfs.tar
+
+image: bin/rootfs.tar ## the container image heddle:latest
+	@mkdir -p bin/image && cp contrib/container/Containerfile bin/rootfs.tar bin/image
+	$(CONTAINER) build -t heddle:latest -f bin/image/Containerfile bin/image
+
+test-packages: deps ## installs the packages in a clean Debian root, upgrades, removes and purges them
+	@HEDDLE_LONG=1 $(GO) test -count=1 -timeout 30m -v ./packaging/
 
 run: build ## a simulated 648-host fat tree, its subnet manager and the status page
 	bin/heddle up

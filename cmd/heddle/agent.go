@@ -41,6 +41,17 @@ const usualACM = "/run/ibacm-unix.sock=/run/ibacm.sock"
 // agentSocket is the default place of the control socket.
 func agentSocket() string { return filepath.Join(runtimeDir(), "agent.sock") }
 
+// liveAgent is the control socket to ask: this user's agent's, otherwise that of
+// heddle-agent.service.
+func liveAgent() string {
+	own := agentSocket()
+	packaged := filepath.Join(serviceDir, "agent", "agent.sock")
+	if os.Getenv(runtimeVariable) == "" && !answers("unix:"+own) && answers("unix:"+packaged) {
+		return packaged
+	}
+	return own
+}
+
 func newAgent() *cobra.Command {
 	f := agentFlags{core: agent.Defaults()}
 	c := &cobra.Command{
@@ -60,8 +71,8 @@ not know it leaves to the kernel, which then asks the SA itself.
 
 Only one service per host can have these sockets: stop ibacm first. Start the
 agent before the programs: librdmacm looks for the socket once, and a program
-that does not find it never asks the agent. See docs/hosts.md, which has units
-for systemd.`,
+that does not find it never asks the agent. See docs/hosts.md and the units
+heddle-agent.socket and heddle-agent.service.`,
 		Example: `  heddle agent
   heddle agent --port umad:mlx5_0/1 --addresses /etc/rdma/ibacm_hosts.data
   heddle attach host-3@net -- heddle agent --acm /tmp/acm.sock --netlink off`,
@@ -261,7 +272,7 @@ func (f *agentFlags) serveControl(ctx context.Context, s *live.Server) (stop fun
 // askAgent sends a request to the control socket.
 func askAgent(ctx context.Context, socket, method, path string, body io.Reader) ([]byte, error) {
 	if socket == "" {
-		socket = agentSocket()
+		socket = liveAgent()
 	}
 	c := http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, "unix", socket)

@@ -78,7 +78,12 @@ names the channels.`
 		return err
 	})
 	reroute.Flags().BoolVar(&rebalance, "rebalance", false, "ignore the installed tables: balances the load again after many changes, but writes more entries")
-	for _, s := range slices.Concat([]*cobra.Command{status, nodes, links, repairs, sweep, reroute}, ctlAdministration(), ctlVirtual(), []*cobra.Command{ctlPerf(), ctlFindings(), ctlHotSpots(), ctlCongestion(), ctlHA(), ctlRails(), ctlTopology(), ctlToken(), ctlAudit(), ctlWhoami()}) {
+	for _, s := range slices.Concat([]*cobra.Command{status, ctlHealth(), nodes, links, repairs, sweep, reroute}, ctlAdministration(), ctlVirtual(), []*cobra.Command{
+		ctlPerf(), ctlFindings(), ctlHotSpots(), ctlCongestion(),
+		ctlHA(),
+		ctlRails(), ctlTopology(),
+		ctlToken(), ctlAudit(), ctlWhoami(),
+	}) {
 		c.AddCommand(s)
 	}
 	return c
@@ -122,9 +127,14 @@ type ctlOptions struct {
 	asJSON          bool
 }
 
-func (o *ctlOptions) register(c *cobra.Command) {
+// registerPlace adds the flags of where the manager is.
+func (o *ctlOptions) registerPlace(c *cobra.Command) {
 	c.Flags().StringVar(&o.addr, "api", "", "`ADDR` of the manager's API: HOST:PORT, or unix:PATH (default: that of this user's last started daemon, otherwise "+defaultAPI+")")
 	c.Flags().StringVar(&o.tokenFile, "token-file", "", "`FILE` with the token (default: that of this user's daemon)")
+}
+
+func (o *ctlOptions) register(c *cobra.Command) {
+	o.registerPlace(c)
 	c.Flags().BoolVar(&o.asJSON, "json", false, "print the API's JSON")
 }
 

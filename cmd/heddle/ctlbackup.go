@@ -59,8 +59,7 @@ last --keep ones. heddle-backup@.timer does this each night.`,
 	c.Flags().StringVar(&out, "out", "", "`FILE` to write; '-' is standard output")
 	c.Flags().StringVar(&dir, "dir", "", "`DIR` for a file with the time in its name; it is made if it is not there")
 	c.Flags().IntVar(&keep, "keep", 14, "with --dir, keep the last `N` files")
-	c.Flags().StringVar(&o.addr, "api", "", "`ADDR` of the manager's API: HOST:PORT, or unix:PATH (default: that of this user's last started daemon, otherwise "+defaultAPI+")")
-	c.Flags().StringVar(&o.tokenFile, "token-file", "", "`FILE` with the token (default: that of this user's daemon)")
+	o.registerPlace(c)
 	return c
 }
 
