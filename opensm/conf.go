@@ -294,7 +294,7 @@ func (c *Conf) verify() {
 			set("sweep_interval", lease-1, "with an M_Key lease OpenSM must sweep")
 		}
 		if s := num("sweep_interval"); s >= lease {
-			set("m_key_lease_period", s+1, "not longer than the sweep interval")
+			set("m_key_lease_period", uint64(uint16(s+1)), "not longer than the sweep interval")
 		}
 	}
 	c.verifyEnforcement()

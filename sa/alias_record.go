@@ -56,3 +56,12 @@ func decodeAlias(key, value []byte) (aliasAt, aliasEntry, error) {
 		carries: value[0] == carryVersion,
 	}, nil
 }
+
+// AliasOf decodes a record of AliasRecord. ok is false for another one.
+func AliasOf(r *store.Record) (a subnet.Alias, ok bool) {
+	if r.Table != store.TableAliases {
+		return a, false
+	}
+	at, e, err := decodeAlias(r.Key, r.Value)
+	return subnet.Alias{Port: at.port, Index: at.index, GUID: e.guid, Carries: e.carries}, err == nil
+}

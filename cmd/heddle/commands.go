@@ -16,7 +16,7 @@ import (
 
 func subcommands() []*cobra.Command {
 	return []*cobra.Command{
-		newUp(), newSM(), newPlan(), newCtl(), newStore(), newImport(), newAgent(), newSim(), newAttach(), newTopo(), newRoute(), newTraffic(), newFlood(), newLab(), newVersion(),
+		newUp(), newSM(), newPlan(), newCtl(), newStore(), newImport(), newExport(), newAgent(), newSim(), newAttach(), newTopo(), newRoute(), newTraffic(), newFlood(), newLab(), newVersion(),
 	}
 }
 

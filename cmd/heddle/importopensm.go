@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -400,7 +399,9 @@ func (x *opensmImport) showPlan(cmd *cobra.Command, f smFlags, have *store.State
 	if err := st.Apply(append(have.Ops(), x.ops()...)); err != nil {
 		return err
 	}
-	plan, err := f.plan(cmd, cfg, st, x.port)
+	quiet := *f.Values
+	quiet.Log.Level = int(slog.LevelWarn) // the output is the plan
+	plan, err := smFlags{&quiet}.plan(cmd, cfg, st, x.port)
 	if err != nil {
 		return err
 	}
@@ -414,7 +415,7 @@ func (x *opensmImport) showPlan(cmd *cobra.Command, f smFlags, have *store.State
 // write writes the configuration and the state. The configuration gets its name last, so that
 // without it nothing was taken over.
 func (x *opensmImport) write(out io.Writer) (err error) {
-	tmp, err := os.CreateTemp(filepath.Dir(x.out), ".heddle-*.yaml") // with mode 0600
+	tmp, err := os.CreateTemp(filepath.Dir(x.out), ".heddle-*") // with mode 0600
 	if err != nil {
 		return err
 	}
@@ -429,8 +430,8 @@ func (x *opensmImport) write(out io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := cmp.Or(db.Apply(x.ops()), db.Close()); err != nil {
-		return errors.Join(err, db.Close())
+	if err := errors.Join(db.Apply(x.ops()), db.Close()); err != nil {
+		return err
 	}
 	if err := os.Rename(tmp.Name(), x.out); err != nil {
 		return err
