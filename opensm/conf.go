@@ -241,75 +241,86 @@ func clean(s string) string {
 	return s
 }
 
+// replaced are values that OpenSM replaces once it has read the file: those above the first
+// number and not in the range of the next two, with what it takes in their place and why.
+var replaced = []struct {
+	name              string
+	above, from, upTo uint64
+	by                uint64
+	why               string
+}{
+	{"lmc", 7, 0, 0, 0, "above 7"},
+	{"sm_priority", 15, 0, 0, 0, "above 15"},
+	{"force_link_speed", 7, 15, 15, 15, "no set of speeds"},
+	{"force_link_speed_ext", 15, 30, 31, 31, "no set of speeds"},
+	{"force_link_width", 31, 255, 255, 255, "no set of widths"},
+	{"fdr10", 2, 0, 0, 1, "above 2"},
+	{"max_wire_smps", 1<<31 - 1, 0, 0, 4, "out of range"},
+	{"m_key_protection_level", 3, 0, 0, 2, "above 3"},
+}
+
 // verify changes values as OpenSM does once it has read the file.
 func (c *Conf) verify() {
-	set := func(name string, to uint64, why string) {
-		v := *c.Get(name)
-		c.note(v.Line, "%s %s: %s: OpenSM uses %s", name, v.Text, why, number(name, to))
-		v.Number, v.Text = to, number(name, to)
-		c.given[name] = &v
-	}
 	num := func(name string) uint64 { return c.Get(name).Number }
-	if num("lmc") > 7 {
-		set("lmc", 0, "above 7")
+	for _, r := range replaced {
+		if n := num(r.name); n > r.above && (n < r.from || n > r.upTo) {
+			c.replace(r.name, r.by, r.why)
+		}
 	}
-	if num("sm_priority") > 15 {
-		set("sm_priority", 0, "above 15")
-	}
-	if n := num("force_link_speed"); n > 15 || n > 7 && n < 15 {
-		set("force_link_speed", 15, "no set of speeds")
-	}
-	if n := num("force_link_speed_ext"); n > 31 || n > 15 && n < 30 {
-		set("force_link_speed_ext", 31, "no set of speeds")
-	}
-	if n := num("force_link_width"); n > 31 && n < 255 {
-		set("force_link_width", 255, "no set of widths")
-	}
-	if num("fdr10") > 2 {
-		set("fdr10", 1, "above 2")
-	}
-	switch n := num("max_wire_smps"); {
-	case n == 0:
-		set("max_wire_smps", 1<<31-1, "no limit")
-	case n > 1<<31-1:
-		set("max_wire_smps", 4, "out of range")
+	if num("max_wire_smps") == 0 {
+		c.replace("max_wire_smps", 1<<31-1, "no limit")
 	}
 	if num("max_wire_smps2") > 1<<31-1 {
-		set("max_wire_smps2", num("max_wire_smps"), "out of range")
+		c.replace("max_wire_smps2", num("max_wire_smps"), "out of range")
 	}
 	if n := num("transaction_timeout"); num("long_transaction_timeout") < n {
-		set("long_transaction_timeout", n, "shorter than transaction_timeout")
+		c.replace("long_transaction_timeout", n, "shorter than transaction_timeout")
 	}
 	if num("perfmgr_sweep_time_s") < 1 {
-		set("perfmgr_sweep_time_s", 180, "no time")
+		c.replace("perfmgr_sweep_time_s", 180, "no time")
 	}
 	if num("perfmgr_max_outstanding_queries") < 1 {
-		set("perfmgr_max_outstanding_queries", 500, "none")
+		c.replace("perfmgr_max_outstanding_queries", 500, "none")
 	}
-	if num("m_key_protection_level") > 3 {
-		set("m_key_protection_level", 2, "above 3")
-	}
-	if lease := num("m_key_lease_period"); num("m_key_protection_level") > 0 && lease > 0 {
-		if num("sweep_interval") == 0 {
-			set("sweep_interval", lease-1, "with an M_Key lease OpenSM must sweep")
-		}
-		if s := num("sweep_interval"); s >= lease {
-			set("m_key_lease_period", uint64(uint16(s+1)), "not longer than the sweep interval")
-		}
-	}
+	c.verifyLease()
 	c.verifyEnforcement()
+	c.verifyLanes()
+}
+
+// replace gives an option another value than its line.
+func (c *Conf) replace(name string, by uint64, why string) {
+	v := *c.Get(name)
+	as := Find(name).kind.write(by)
+	c.note(v.Line, "%s %s: %s: OpenSM uses %s", name, v.Text, why, as)
+	v.Number, v.Text = by, as
+	c.given[name] = &v
+}
+
+// verifyLease has OpenSM sweep more often than leases of M_Keys end.
+func (c *Conf) verifyLease() {
+	lease := c.Get("m_key_lease_period").Number
+	if c.Get("m_key_protection_level").Number == 0 || lease == 0 {
+		return
+	}
+	if c.Get("sweep_interval").Number == 0 {
+		c.replace("sweep_interval", lease-1, "with an M_Key lease OpenSM must sweep")
+	}
+	if s := c.Get("sweep_interval").Number; s >= lease {
+		c.replace("m_key_lease_period", uint64(uint16(s+1)), "not longer than the sweep interval")
+	}
+}
+
+// verifyLanes settles the options of lanes, which count only with QoS.
+func (c *Conf) verifyLanes() {
 	if !c.Get("qos").True() {
 		return
 	}
 	for _, class := range qosClasses {
-		if name := "qos_" + class + "max_vls"; num(name) > 15 {
-			set(name, 0, "above 15")
+		if name := "qos_" + class + "max_vls"; c.Get(name).Number > 15 {
+			c.replace(name, 0, "above 15")
 		}
-		if name := "qos_" + class + "high_limit"; num(name) > 255 { // or negative
-			v := *c.Get(name)
-			if v.Text == "-1" {
-				continue
-			}
+		name := "qos_" + class + "high_limit"
+		if v := *c.Get(name); v.Number > 255 && v.Text != "-1" { // or negative
 			c.note(v.Line, "%s %s: not 0 to 255: OpenSM uses its default", name, v.Text)
 			v.Text, v.Number = "-1", 1<<64-1
 			c.given[name] = &v
@@ -334,6 +345,3 @@ func (c *Conf) verifyEnforcement() {
 	}
 	c.given["part_enforce"] = &v
 }
-
-// number writes a number as the option's default is written.
-func number(name string, n uint64) string { return Find(name).kind.write(n) }

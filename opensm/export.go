@@ -95,9 +95,11 @@ func (o *Option) from(v *settings.Values) string {
 
 func truth(b bool) string { return strings.ToUpper(strconv.FormatBool(b)) }
 
-func seconds(d time.Duration) string { return strconv.FormatInt(int64((d+time.Second-1)/time.Second), 10) }
-func millis(d time.Duration) string  { return strconv.FormatInt(d.Milliseconds(), 10) }
-func none(*settings.Config) string   { return "" }
+func seconds(d time.Duration) string {
+	return strconv.FormatInt(int64((d+time.Second-1)/time.Second), 10)
+}
+func millis(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }
+func none(*settings.Config) string  { return "" }
 
 // special are options whose value is not the text of their setting.
 var special = map[string]func(c *settings.Config) string{
@@ -132,10 +134,12 @@ var special = map[string]func(c *settings.Config) string{
 		}
 		return ""
 	},
-	"sminfo_polling_timeout":          func(c *settings.Config) string { return millis(c.SM.PollInterval) },
-	"transaction_timeout":             func(c *settings.Config) string { return millis(c.SM.SMPTimeout) },
-	"max_wire_smps2":                  none,
-	"drop_event_subscriptions":        func(c *settings.Config) string { return truth(c.Registry.DropAfter > 0 && c.Registry.DropAfter <= time.Second) },
+	"sminfo_polling_timeout": func(c *settings.Config) string { return millis(c.SM.PollInterval) },
+	"transaction_timeout":    func(c *settings.Config) string { return millis(c.SM.SMPTimeout) },
+	"max_wire_smps2":         none,
+	"drop_event_subscriptions": func(c *settings.Config) string {
+		return truth(c.Registry.DropAfter > 0 && c.Registry.DropAfter <= time.Second)
+	},
 	"perfmgr":                         func(c *settings.Config) string { return truth(c.Perf.Period > 0) },
 	"perfmgr_max_outstanding_queries": none,
 	"perfmgr_sweep_time_s": func(c *settings.Config) string {

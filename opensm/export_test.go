@@ -56,8 +56,11 @@ func TestDefaultsBack(t *testing.T) {
 func TestBothEnds(t *testing.T) {
 	list := BothEnds([]store.NeighborEntry{
 		{Node: 100, Port: 1, Peer: 7},
-		{Node: 100, Port: 5, Peer: 200}, {Node: 100, Port: 6, Peer: 200},
-		{Node: 200, Port: 1, Peer: 100}, {Node: 200, Port: 2, Peer: 100}, {Node: 200, Port: 3, Peer: 8},
+		{Node: 100, Port: 5, Peer: 200},
+		{Node: 100, Port: 6, Peer: 200},
+		{Node: 200, Port: 1, Peer: 100},
+		{Node: 200, Port: 2, Peer: 100},
+		{Node: 200, Port: 3, Peer: 8},
 		{Node: 8, Port: 1, Peer: 200},
 	})
 	if len(list) != 8 {

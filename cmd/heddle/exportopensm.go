@@ -43,7 +43,7 @@ backup'), so that no LID moves when OpenSM takes the subnet over. With --config
 FILE it also writes an opensm.conf with what the settings of 'heddle sm' mean to
 OpenSM. docs/opensm.md has the steps.`,
 		Example: `  heddle export opensm --state /var/lib/heddle --out /var/cache/opensm --config /etc/heddle/heddle.yaml
-  heddle ctl backup --out now.jsonl && heddle export opensm --state now.jsonl --out files`,
+  heddle export opensm --state backup.jsonl --out files`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			v := settingsOf(child(cmd.Root(), "sm"))

@@ -59,6 +59,7 @@ var rules = []rule{
 	{"route/engine/vftree", []string{"route", "route/engine", "route/engine/ftree", "fabric", "ib/..."}, true, "vftree adds lanes to the fat tree of ftree"},
 	{"route/osmdump", []string{"route", "fabric", "ib/..."}, true, "dump files are a view of tables"},
 	{"route/osmconf", []string{"route", "ib/..."}, true, "input files are converted to options"},
+	{"opensm", []string{"settings", "congestion", "store", "ib/..."}, true, "OpenSM's files are converted to settings and entries of a store; the caller opens them"},
 	{"partition", []string{"ib/..."}, true, "P_Key assignments are values, independent of their programming"},
 	{"qos", []string{"partition", "ib/..."}, true, "a policy uses wire values and does not depend on the SA"},
 	{"subnet", []string{"partition", "route", "fabric", "ib/..."}, true, "the published state does not depend on its producers"},

@@ -221,4 +221,3 @@ func (b *opensmBed) seeGroups(host *saClient, groups []ib.GID) {
 		b.t.Errorf("MLIDs %v of %d groups", mlids, len(groups))
 	}
 }
-

@@ -142,4 +142,3 @@ func writeAliases(line func(string, ...any), records []store.Record, lids []stor
 		line("%s", text)
 	}
 }
-
