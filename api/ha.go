@@ -78,6 +78,7 @@ type Pair struct {
 	Entry      uint64  `json:"entry" doc:"number of the last entry on this manager's disk"`
 	Peer       string  `json:"peer" doc:"the partner's address"`
 	PeerGUID   string  `json:"peer_guid"`
+	PeerAPI    string  `json:"peer_api,omitempty" doc:"where the partner's API is, as --peer-api says"`
 	PeerLID    int     `json:"peer_lid"`
 	PeerActive bool    `json:"peer_active" doc:"as it said last"`
 	PeerTerm   uint64  `json:"peer_term"`

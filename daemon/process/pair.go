@@ -237,7 +237,7 @@ func (p *Pair) HA() api.HA {
 	}
 	h.Pair = &api.Pair{
 		PortGUID: st.Me.String(), Term: st.Term.Number, TermOwner: st.Term.Writer(), Entry: st.Last.Number,
-		Peer: st.Address, PeerGUID: st.Peer.String(), PeerLID: int(st.PeerLID), PeerActive: st.PeerRole == replica.Active,
+		Peer: st.Address, PeerGUID: st.Peer.String(), PeerAPI: p.cfg.Active, PeerLID: int(st.PeerLID), PeerActive: st.PeerRole == replica.Active,
 		PeerTerm: st.PeerTerm.Number, PeerEntry: st.PeerLast.Number,
 		LagEntries: st.LagEntries, LagSeconds: st.LagTime.Seconds(),
 		Synced: seconds(lastSync(&st)),

@@ -9,10 +9,13 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
+	"heddle/api"
 	"heddle/internal/need"
 )
 
@@ -89,18 +92,30 @@ func (b *browser) awaitText(text string, limit time.Duration) {
 // awaitMatch waits until the page shows a text that matches.
 func (b *browser) awaitMatch(pattern string, limit time.Duration) {
 	b.t.Helper()
-	re := regexp.MustCompile(pattern)
-	deadline := time.Now().Add(limit)
-	for {
-		var shown string
-		b.script("return document.body.innerText", &shown)
-		if re.MatchString(shown) {
-			return
-		}
+	for deadline := time.Now().Add(limit); !b.shows(pattern); {
 		if time.Now().After(deadline) {
-			b.t.Fatalf("the page does not show %q:\n%s", pattern, shown)
+			b.t.Fatalf("the page does not show %q:\n%s", pattern, b.text())
 		}
 	}
+}
+
+// text is what the page shows.
+func (b *browser) text() (shown string) {
+	b.t.Helper()
+	b.script("return document.body.innerText", &shown)
+	return shown
+}
+
+// shows reports whether the page shows a match of each pattern.
+func (b *browser) shows(patterns ...string) bool {
+	b.t.Helper()
+	shown := b.text()
+	for _, p := range patterns {
+		if !regexp.MustCompile(p).MatchString(shown) {
+			return false
+		}
+	}
+	return true
 }
 
 // awaitPixels waits until JavaScript finds in the drawing's pixels, d, what it
@@ -169,24 +184,122 @@ func TestPage(t *testing.T) {
 	b.awaitText("no fault has broken a pair since the manager started", upTime)
 	fmt.Fprintln(up.In, `link down "sw-1-1"[19]`)
 	b.awaitMatch(`link sw-1-1:19 \(to [a-z0-9-]+:[0-9]+\)\n+[1-9][0-9]* pairs broken, connected in [0-9.]+ m?s`, upTime)
+	b.picture("page")
+	b.quiet("")
+}
+
+// picture takes a picture of the page. PAGE_PNG names a directory to keep it in, to look at it.
+func (b *browser) picture(name string) {
+	b.t.Helper()
 	var shot string
 	b.do(http.MethodGet, "/screenshot", nil, &shot)
 	png, err := base64.StdEncoding.DecodeString(shot)
 	if err != nil || len(png) < 10_000 {
-		t.Errorf("no picture of the page: %d bytes, %v", len(png), err)
+		b.t.Errorf("no picture of the page: %d bytes, %v", len(png), err)
 	}
-	if keep := os.Getenv("PAGE_PNG"); keep != "" { // to look at it
-		if err := os.WriteFile(keep, png, 0o644); err != nil {
-			t.Error(err)
+	if keep := os.Getenv("PAGE_PNG"); keep != "" {
+		if err := os.WriteFile(filepath.Join(keep, name+".png"), png, 0o644); err != nil {
+			b.t.Error(err)
 		}
 	}
+}
+
+// quiet fails if the browser's console has errors, but those about an address that is expected to be
+// gone; "": none is.
+func (b *browser) quiet(gone string) {
+	b.t.Helper()
 	var log []struct{ Level, Message string }
 	b.do(http.MethodPost, "/se/log", map[string]string{"type": "browser"}, &log)
 	for _, l := range log {
-		if l.Level == "SEVERE" {
-			t.Errorf("the browser complains: %s", l.Message)
+		if l.Level == "SEVERE" && (gone == "" || !strings.Contains(l.Message, gone)) {
+			b.t.Errorf("the browser complains: %s", l.Message)
 		}
 	}
+}
+
+// open shows the page of a manager.
+func (b *browser) open(addr string) {
+	b.t.Helper()
+	b.do(http.MethodPost, "/url", map[string]string{"url": "http://" + addr + "/"}, nil)
+}
+
+// TestPageOfPair looks at both pages of 'heddle up --pair': who is master, the partner, and how far
+// behind it is. When the active manager is killed, its page says where the other one is, and that one's
+// page goes from standby to the subnet by itself.
+func TestPageOfPair(t *testing.T) {
+	active := openBrowser(t)
+	standby := openBrowser(t)
+	first := need.Port(t, 2)
+	addr := [2]string{fmt.Sprintf("127.0.0.1:%d", first), fmt.Sprintf("127.0.0.1:%d", first+1)}
+	dir := t.TempDir()
+	up := start(t, dir, nil, heddle, "up", "--pair", "--topo", "mesh,4x4", "--api", addr[0], "--socket", socketName(), "--state", dir)
+	up.await("manager [12]: SUBNET UP", 0, upTime)
+	// On a busy machine one may take over from the other at any time: the pages are opened anew then.
+	a := -1
+	for end := time.Now().Add(need.Patience); ; {
+		var h [2]api.HA
+		for i := range h {
+			getJSON(t, "http://"+addr[i]+"/v1/ha", &h[i])
+		}
+		now := -1
+		if h[0].State == "paired" && h[1].State == "paired" && h[0].Active != h[1].Active {
+			if now = 0; h[1].Active {
+				now = 1
+			}
+			if now != a {
+				a = now
+				active.open(addr[a])
+				standby.open(addr[1-a])
+			}
+			if active.shows("SUBNET UP", "MASTER", "16\nhosts", "the partner has all changes",
+				`Pair: active since [0-9:]{8}.*; term [0-9,]+; last sync .*; partner (localhost|127\.0\.0\.1):[0-9]+ standby, heard .* over TCP, heard .* in the subnet`) &&
+				standby.shows(`Pair: standby since .* The active manager is at `+regexp.QuoteMeta(addr[a])+`\n`, "STANDBY", "the partner has all changes",
+					`port \S+ 0x[0-9a-f]{16}; master is 0x[0-9a-f]{16}`) {
+				break
+			}
+		}
+		if time.Now().After(end) {
+			t.Fatalf("the pages do not show a pair: %+v %+v\n%s\n%s", h[0], h[1], active.text(), standby.text())
+		}
+	}
+	s := 1 - a
+	active.picture("active")
+	var shown, link string
+	standby.script(`return ['.counts', '#fabric', '#findings', '#ports', '#sweep', '#repairs'].filter(q => document.querySelector(q).offsetParent).join()`, &shown)
+	if shown != "" {
+		t.Errorf("a standby, which knows nothing of the subnet, shows %s", shown)
+	}
+	if standby.script(`return document.querySelector('#pair a').href`, &link); link != "http://"+addr[a]+"/" {
+		t.Errorf("the link to the active manager is %q", link)
+	}
+	standby.picture("standby")
+	standby.quiet("")
+
+	pid := regexp.MustCompile(fmt.Sprintf(`manager %d: pid ([0-9]+),`, a+1)).FindStringSubmatch(up.Output())
+	if pid == nil {
+		t.Fatalf("no pid of manager %d:\n%s", a+1, tail(up.Output()))
+	}
+	n, err := strconv.Atoi(pid[1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Kill(n, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	active.awaitText("The manager does not respond; retrying. The other one of the pair is at "+addr[s], upTime)
+	active.picture("killed")
+	standby.awaitMatch(`Pair: active since [0-9:]{8} \(the active manager was silent\); .*term [0-9,]+`, upTime)
+	for _, want := range []string{"SUBNET UP", "MASTER", "16\nhosts", "this manager is active now"} {
+		standby.awaitText(want, upTime)
+	}
+	standby.awaitPixels("the fabric", `for (let i = 0; i < d.length; i += 4) if (d[i + 3] > 200) return true; return false`)
+	standby.picture("takeover")
+	// It comes back, and is standby: its page goes on too.
+	active.awaitMatch(`Pair: standby since .* The active manager is at `+regexp.QuoteMeta(addr[s])+`\n`, upTime)
+	standby.awaitText("the partner has all changes", upTime)
+	active.picture("back")
+	active.quiet(addr[a])
+	standby.quiet("")
 }
 
 // pageTables looks at the tables of findings and of the worst ports: they follow the counters, the

@@ -1,6 +1,7 @@
 package interop
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -29,7 +30,8 @@ type pair struct {
 	addr  [2]string // of their APIs
 	ports [2]int    // on which they copy
 	prog  [2]program
-	more  []string // arguments of both
+	bin   [2]string // their programs; "": heddle
+	more  []string  // arguments of both
 	// devices: the ports are emulated devices, not those of ibsim.
 	devices bool
 	// via are proxies on the way to the other manager's ports; 0: none.
@@ -55,8 +57,15 @@ func (b *built) portGUID(id string) ib.GUID {
 	return b.fab.Nodes[i].Ports[1].GUID
 }
 
-// start starts manager i. The hosts of both are this one: by name and by address.
+// start starts manager i, and waits until it serves its API.
 func (p *pair) start(i int) {
+	p.t.Helper()
+	p.prog[i] = p.run(i)
+	p.prog[i].await("serving the API", 0, upTime)
+}
+
+// run starts manager i. The hosts of both are this one: by name and by address.
+func (p *pair) run(i int) program {
 	p.t.Helper()
 	hosts := [2]string{"localhost", "127.0.0.1"}
 	peer := p.ports[1-i]
@@ -70,12 +79,12 @@ func (p *pair) start(i int) {
 		"--ha-listen", fmt.Sprintf("127.0.0.1:%d", p.ports[i]), "--ha-dir", filepath.Join(p.b.dir, "pair", hosts[i]),
 	}
 	args = append(args, p.more...)
+	bin := cmp.Or(p.bin[i], heddle)
 	if p.devices {
 		args[2] = "umad:heddle0/1"
-		args = append([]string{"attach", p.b.cas[i] + "@" + p.sock, "--", heddle}, args...)
+		args = append([]string{"attach", p.b.cas[i] + "@" + p.sock, "--", bin}, args...)
 	}
-	p.prog[i] = start(p.t, p.b.dir, nil, heddle, args...)
-	p.prog[i].await("serving the API", 0, upTime)
+	return start(p.t, p.b.dir, nil, bin, args...)
 }
 
 // ha is how manager i says that it stands.

@@ -40,24 +40,44 @@ function quorum(h, el) {
   el.className = h.why ? 'bad' : '';
 }
 
+let other = ''; // where the partner's API is, as far as this manager said
+
+// page is a link to the page of another manager, or its address if that is none of HTTP.
+function page(at) {
+  const a = document.createElement('a');
+  a.textContent = at;
+  try { a.href = new URL(`http://${at}/`).href; } catch (e) { return at; }
+  return a;
+}
+
+// show replaces an element's contents if they change: a reader of the screen says what changed.
+function show(el, ...parts) {
+  if (el.textContent !== parts.map(p => p.textContent ?? p).join('')) el.replaceChildren(...parts);
+}
+
 // pair shows how the manager stands to its partner, or to a shared state, and returns whether this process runs a manager.
 function pair(h) {
   const p = h.pair, el = $('pair');
   el.hidden = !p && !h.quorum;
   if (h.quorum) quorum(h, el);
   if (!p) return h.active;
-  const heard = t => t < 0 ? 'not heard' : `heard ${t.toFixed(1)} s ago`;
+  other = p.peer_api || other;
+  const ago = t => t < 1 ? 'just now' : `${t.toFixed(0)} s ago`; // a line that does not change all the time
+  const heard = t => t < 0 ? 'not heard' : `heard ${ago(t)}`;
   const good = h.state === 'paired';
   const spare = good ? 'the partner has all changes' : { alone: 'no spare: the partner is away', waiting: 'changes wait for the partner',
     copying: 'copies the state', stale: 'may lack changes', starting: 'starts' }[h.state] || h.state;
-  const parts = [h.active ? 'active' : 'standby', spare, `term ${num(p.term)}`,
-    p.sync_seconds < 0 ? 'never in sync' : `last sync ${p.sync_seconds.toFixed(1)} s ago`,
+  const since = h.since ? ` since ${new Date(h.since).toLocaleTimeString('en-GB')}` : '';
+  const parts = [`${h.active ? 'active' : 'standby'}${since}${h.why ? ` (${h.why})` : ''}`, spare, `term ${num(p.term)}`,
+    p.sync_seconds < 0 ? 'never in sync' : `last sync ${ago(p.sync_seconds)}`,
     `partner ${p.peer} ${p.peer_active ? 'active' : 'standby'}, ${heard(p.stream_sign_seconds)} over TCP, ${heard(p.fabric_sign_seconds)} in the subnet`];
   if (p.lag_entries) parts.push(`${num(p.lag_entries)} changes behind for ${p.lag_seconds.toFixed(1)} s`);
   if (!p.port_usable) parts.push('its port is down');
-  el.textContent = `Pair: ${parts.join('; ')}`;
+  if (p.stream_error && h.state !== 'paired') parts.push(p.stream_error);
+  const line = `Pair: ${parts.join('; ')}`;
   el.className = good && p.port_usable ? '' : 'bad';
-  if (!h.active && h.active_at) el.textContent += `. The active manager is at ${h.active_at}`;
+  if (!h.active && h.active_at) show(el, `${line}. The active manager is at `, page(h.active_at));
+  else show(el, line);
   return h.active;
 }
 
@@ -68,15 +88,21 @@ async function refresh() {
     active = pair(await get('v1/ha'));
   } catch (e) {
     badge('up', 'no response', 'bad');
-    $('summary').textContent = 'The manager does not respond; retrying.';
+    document.body.classList.add('mute'); // what it shows is of before
+    const text = 'The manager does not respond; retrying.';
+    if (other) show($('summary'), `${text} The other one of the pair is at `, page(other));
+    else show($('summary'), text);
+    $('pair').hidden = true;
     return;
   }
+  document.body.classList.remove('mute');
+  document.body.classList.toggle('standby', !active); // a standby knows nothing of the subnet
   badge('state', s.state, s.state === 'MASTER' ? 'good' : 'warn');
   badge('up', s.subnet_up ? 'SUBNET UP' : s.phase, s.subnet_up ? 'good' : 'warn');
-  $('summary').textContent = `port ${s.port} ${s.port_guid}, LID ${s.lid}, priority ${s.priority}` +
-    (s.master ? `; master is ${s.master}` : '');
+  show($('summary'), `port ${s.port} ${s.port_guid}` + (active ? `, LID ${s.lid}, priority ${s.priority}` : '') +
+    (s.master ? `; master is ${s.master}` : ''));
   $('version').textContent = `Heddle ${s.version}`;
-  if (!active) return; // a standby knows nothing of the subnet
+  if (!active) return;
   counts('counts', [
     ['switches', s.switches], ['hosts', s.cas], ['routers', s.routers || null],
     ['links active', s.links_active, s.links_active < s.links ? `of ${num(s.links)}` : ''],
