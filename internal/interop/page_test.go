@@ -253,7 +253,7 @@ func TestPageOfPair(t *testing.T) {
 			}
 			if active.shows("SUBNET UP", "MASTER", "16\nhosts", "the partner has all changes",
 				`Pair: active since [0-9:]{8}.*; term [0-9,]+; last sync .*; partner (localhost|127\.0\.0\.1):[0-9]+ standby, heard .* over TCP, heard .* in the subnet`) &&
-				standby.shows(`Pair: standby since .* The active manager is at `+regexp.QuoteMeta(addr[a])+`\n`, "STANDBY", "the partner has all changes",
+				standby.shows(`Pair: standby since .* The active manager is at `+regexp.QuoteMeta(addr[a])+`\n`, "STANDBY", "; has all changes;",
 					`port \S+ 0x[0-9a-f]{16}; master is 0x[0-9a-f]{16}`) {
 				break
 			}
@@ -288,7 +288,7 @@ func TestPageOfPair(t *testing.T) {
 	}
 	active.awaitText("The manager does not respond; retrying. The other one of the pair is at "+addr[s], upTime)
 	active.picture("killed")
-	standby.awaitMatch(`Pair: active since [0-9:]{8} \(the active manager was silent\); .*term [0-9,]+`, upTime)
+	standby.awaitMatch(`Pair: active since [0-9:]{8}: the active manager was silent; .*term [0-9,]+`, upTime)
 	for _, want := range []string{"SUBNET UP", "MASTER", "16\nhosts", "this manager is active now"} {
 		standby.awaitText(want, upTime)
 	}

@@ -337,7 +337,8 @@ func (p *Pair) grant(g replica.Grant) {
 	p.granted = true
 	p.reign.Add(1)
 	p.since()
-	p.set(func(st *Status) { st.Why = g.Why; st.Takeovers++ })
+	// The peer connects from now on.
+	p.set(func(st *Status) { st.Why, st.StreamError = g.Why, ""; st.Takeovers++ })
 	p.gate.open()
 	p.band.take(g.Until)
 	if p.cfg.OnActive != nil {

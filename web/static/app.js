@@ -65,13 +65,15 @@ function pair(h) {
   const ago = t => t < 1 ? 'just now' : `${t.toFixed(0)} s ago`; // a line that does not change all the time
   const heard = t => t < 0 ? 'not heard' : `heard ${ago(t)}`;
   const good = h.state === 'paired';
-  const spare = good ? 'the partner has all changes' : { alone: 'no spare: the partner is away', waiting: 'changes wait for the partner',
+  const spare = good ? (h.active ? 'the partner has all changes' : 'has all changes') : { alone: 'no spare: the partner is away', waiting: 'changes wait for the partner',
     copying: 'copies the state', stale: 'may lack changes', starting: 'starts' }[h.state] || h.state;
+  const signs = [p.stream_sign_seconds, p.fabric_sign_seconds].filter(t => t >= 0);
+  const role = Math.min(...signs) > 2 ? '' : p.peer_active ? ' active' : ' standby'; // a silent one is what it was
   const since = h.since ? ` since ${new Date(h.since).toLocaleTimeString('en-GB')}` : '';
-  const parts = [`${h.active ? 'active' : 'standby'}${since}${h.why ? ` (${h.why})` : ''}`, spare, `term ${num(p.term)}`,
+  const parts = [`${h.active ? 'active' : 'standby'}${since}${h.why ? `: ${h.why}` : ''}`, spare, `term ${num(p.term)}`,
     p.sync_seconds < 0 ? 'never in sync' : `last sync ${ago(p.sync_seconds)}`,
-    `partner ${p.peer} ${p.peer_active ? 'active' : 'standby'}, ${heard(p.stream_sign_seconds)} over TCP, ${heard(p.fabric_sign_seconds)} in the subnet`];
-  if (p.lag_entries) parts.push(`${num(p.lag_entries)} changes behind for ${p.lag_seconds.toFixed(1)} s`);
+    `partner ${p.peer}${role}, ${heard(p.stream_sign_seconds)} over TCP, ${heard(p.fabric_sign_seconds)} in the subnet`];
+  if (p.lag_entries) parts.push(`${num(p.lag_entries)} change${p.lag_entries === 1 ? '' : 's'} behind for ${p.lag_seconds.toFixed(0)} s`);
   if (!p.port_usable) parts.push('its port is down');
   if (p.stream_error && h.state !== 'paired') parts.push(p.stream_error);
   const line = `Pair: ${parts.join('; ')}`;
@@ -87,6 +89,7 @@ async function refresh() {
     s = await get('v1/status');
     active = pair(await get('v1/ha'));
   } catch (e) {
+    badge('state', '–', '');
     badge('up', 'no response', 'bad');
     document.body.classList.add('mute'); // what it shows is of before
     const text = 'The manager does not respond; retrying.';
@@ -98,7 +101,7 @@ async function refresh() {
   document.body.classList.remove('mute');
   document.body.classList.toggle('standby', !active); // a standby knows nothing of the subnet
   badge('state', s.state, s.state === 'MASTER' ? 'good' : 'warn');
-  badge('up', s.subnet_up ? 'SUBNET UP' : s.phase, s.subnet_up ? 'good' : 'warn');
+  badge('up', s.subnet_up ? 'SUBNET UP' : s.phase, s.subnet_up || !active && s.phase === 'paired' ? 'good' : 'warn');
   show($('summary'), `port ${s.port} ${s.port_guid}` + (active ? `, LID ${s.lid}, priority ${s.priority}` : '') +
     (s.master ? `; master is ${s.master}` : ''));
   $('version').textContent = `Heddle ${s.version}`;
