@@ -31,7 +31,7 @@ type pair struct {
 	ports [2]int    // on which they copy
 	prog  [2]program
 	bin   [2]string // their programs; "": heddle
-	more  []string  // arguments of both
+	more  []string  // arguments of both; NUMBER becomes 0 and 1
 	// devices: the ports are emulated devices, not those of ibsim.
 	devices bool
 	// via are proxies on the way to the other manager's ports; 0: none.
@@ -78,7 +78,9 @@ func (p *pair) run(i int) program {
 		"--peer", fmt.Sprintf("%s:%d", hosts[1-i], peer), "--peer-guid", p.guids[1-i].String(),
 		"--ha-listen", fmt.Sprintf("127.0.0.1:%d", p.ports[i]), "--ha-dir", filepath.Join(p.b.dir, "pair", hosts[i]),
 	}
-	args = append(args, p.more...)
+	for _, a := range p.more {
+		args = append(args, strings.ReplaceAll(a, "NUMBER", fmt.Sprint(i)))
+	}
 	bin := cmp.Or(p.bin[i], heddle)
 	if p.devices {
 		args[2] = "umad:heddle0/1"
