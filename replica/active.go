@@ -267,11 +267,28 @@ func (a *active) think(c *Core) {
 		c.stepBack(WhyOtherAlone)
 		return
 	}
+	if a.stalls(c) {
+		c.tell(Notice{Kind: NoticeDisk, Err: errStall, Mark: c.last})
+		a.yield(c, WhyDisk)
+		return
+	}
 	a.feed(c)
 	a.join(c)
 	a.leave(c)
 	a.count(c)
 	a.handOver(c)
+}
+
+// stalls reports whether changes wait for this manager's disk alone, for longer than that may take: the
+// standby has them, and can take over. A standby that stalls itself has left the pairing by then.
+func (a *active) stalls(c *Core) bool {
+	return a.spare(c) && len(a.waiting) > 0 && a.waiting[0].number <= a.acked && a.waiting[0].number > c.last.Number &&
+		len(c.disk) > 0 && c.past(c.disk[0].since, 2*c.cfg.Stall)
+}
+
+// spare reports whether the standby is paired and can take over.
+func (a *active) spare(c *Core) bool {
+	return a.paired && c.peer.Paired && c.peer.Pair == c.note.pair && c.peer.PortOK
 }
 
 // count answers the changes whose entries count.
@@ -497,7 +514,7 @@ func (a *active) handOver(c *Core) {
 	case !a.handing:
 	case c.past(a.handAt, c.cfg.Alone):
 		a.handing = false // the standby does not come: go on
-	case a.paired && c.peer.Paired && c.peer.Pair == c.note.pair && c.peer.PortOK && len(a.waiting) == 0:
+	case a.spare(c) && len(a.waiting) == 0:
 		a.yield(c, a.handWhy)
 	}
 }

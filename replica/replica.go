@@ -73,7 +73,7 @@ type Config struct {
 	// than a manager answers without a look at its port (replica/live: Alone/4).
 	Fence   time.Duration
 	Left    time.Duration // how long a standby without a stream stays paired while it hears signs
-	Stall   time.Duration // how long a write of a standby may take until it leaves the pairing
+	Stall   time.Duration // how long a write of a standby may take until it leaves the pairing; of an active one twice that until it hands over
 	Look    time.Duration // silence after a start until a manager that was alone takes over
 	Stale   time.Duration // silence until a standby that is not paired takes over
 	Waiting int           // bytes of changes that wait for the peer at most; more are ErrBusy

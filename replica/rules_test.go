@@ -89,6 +89,7 @@ func TestFailures(t *testing.T) {
 		{"the standby's disk stalls", func(w *world, a *site) { a.other().slow = 5 * time.Second }, false, 0, 0, 800 * ms, true},
 		{"the standby's disk is full", func(w *world, a *site) { a.other().full = true }, false, 0, 0, 100 * ms, true},
 		{"the active manager's disk is full", func(w *world, a *site) { a.full = true }, true, WhyHandover, 100 * ms, 500 * ms, true},
+		{"the active manager's disk stalls", func(w *world, a *site) { a.slow = 5 * time.Second }, true, WhyHandover, 1200 * ms, 2500 * ms, true},
 		{"handover", func(w *world, a *site) { a.step(Handover{}) }, true, WhyHandover, 50 * ms, 300 * ms, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -64,9 +64,15 @@ func (p *pair) start(i int) {
 	p.prog[i].await("serving the API", 0, upTime)
 }
 
-// run starts manager i. The hosts of both are this one: by name and by address.
+// run starts manager i.
 func (p *pair) run(i int) program {
 	p.t.Helper()
+	args := p.args(i)
+	return start(p.t, p.b.dir, nil, args[0], args[1:]...)
+}
+
+// args are the command of manager i. The hosts of both are this one: by name and by address.
+func (p *pair) args(i int) []string {
 	hosts := [2]string{"localhost", "127.0.0.1"}
 	peer := p.ports[1-i]
 	if p.via[1-i] != 0 {
@@ -81,12 +87,12 @@ func (p *pair) run(i int) program {
 	for _, a := range p.more {
 		args = append(args, strings.ReplaceAll(a, "NUMBER", fmt.Sprint(i)))
 	}
-	bin := cmp.Or(p.bin[i], heddle)
+	args = append([]string{cmp.Or(p.bin[i], heddle)}, args...)
 	if p.devices {
-		args[2] = "umad:heddle0/1"
-		args = append([]string{"attach", p.b.cas[i] + "@" + p.sock, "--", bin}, args...)
+		args[3] = "umad:heddle0/1"
+		args = append([]string{args[0], "attach", p.b.cas[i] + "@" + p.sock, "--"}, args...)
 	}
-	return start(p.t, p.b.dir, nil, bin, args...)
+	return args
 }
 
 // ha is how manager i says that it stands.
@@ -107,7 +113,7 @@ func (p *pair) until(i int, what string, ok func(api.HA) bool) {
 			return
 		}
 		if time.Now().After(end) {
-			p.t.Fatalf("manager %d is not %s: %+v %+v\n%s", i, what, h, h.Pair, tail(p.prog[i].Output()))
+			p.t.Fatalf("manager %d is not %s: %+v %+v\n%s", i, what, h, h.Pair, p.said(i))
 		}
 	}
 }
@@ -117,6 +123,14 @@ func (p *pair) until(i int, what string, ok func(api.HA) bool) {
 func (p *pair) paired() int {
 	p.t.Helper()
 	return p.copied(func(i int) bool { return status(p.t, p.b.dir, p.addr[i]).SubnetUp })
+}
+
+// said is what manager i has said last.
+func (p *pair) said(i int) string {
+	if p.prog[i].Proc == nil {
+		return ""
+	}
+	return tail(p.prog[i].Output())
 }
 
 // copied waits until one of the two is active for whom and holds, and both have all entries, and returns it.

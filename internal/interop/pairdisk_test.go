@@ -1,0 +1,105 @@
+package interop
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"heddle/api"
+	"heddle/ib"
+	"heddle/internal/faultdisk"
+	"heddle/internal/need"
+)
+
+// TestPairOnBadDisks: under load the disk of the active manager, or of the standby, is full, or hangs in
+// a sync. Changes are acknowledged again before the disk is well, by the other manager or by the active
+// one alone; when it is, they are a pair again. In the end both lose power at once, with all that was
+// not synced, and both have all that was acknowledged.
+func TestPairOnBadDisks(t *testing.T) {
+	need.FUSE(t)
+	b := testNet{name: "small", gen: []string{"xgft", "2", "4,4", "1,2"}}.build(t)
+	_, env := b.simulate(t)
+	p := newPair(t, &b, strings.TrimPrefix(env[0], "IBSIM_SOCKNAME="))
+	disks := [2]*faultdisk.Disk{faultdisk.New(1), faultdisk.New(2)}
+	var procs [2]*faultdisk.Process
+	for i := range disks {
+		args := p.args(i)
+		for k := range args {
+			if strings.HasSuffix(args[k], fmt.Sprint("state", i)) {
+				args[k] = "DIR/state"
+			}
+		}
+		procs[i] = faultdisk.Run(t, disks[i], args[0], args[1:]...)
+		go func() { _, _ = io.Copy(io.Discard, procs[i].Out) }()
+		for end := time.Now().Add(need.Patience); ; {
+			resp, err := http.Get("http://" + p.addr[i] + "/v1/ha")
+			if err == nil {
+				resp.Body.Close()
+				break
+			}
+			if time.Now().After(end) {
+				t.Fatalf("manager %d does not start: %v", i, err)
+			}
+			<-time.After(10 * time.Millisecond)
+		}
+	}
+	p.paired()
+	r := p.register(b.cas[3], 400*time.Millisecond)
+	for _, ofActive := range []bool{true, false} {
+		for _, kind := range []string{"full", "hangs"} {
+			active := p.paired()
+			r.after(time.Now(), 20)
+			sick := active
+			if !ofActive {
+				sick = 1 - active
+			}
+			d, at := disks[sick], time.Now()
+			var heal func()
+			if kind == "full" {
+				d.Fail(faultdisk.Fault{Op: faultdisk.OpWrite, Count: -1, Errno: syscall.ENOSPC})
+				heal = d.Heal
+			} else {
+				well := make(chan struct{})
+				d.Hook(func() { <-well })
+				heal = sync.OnceFunc(func() { d.Hook(nil); close(well) })
+				t.Cleanup(heal) // the process cannot end before
+			}
+			// Of those before the fault the last ones may be acknowledged after it.
+			p.until(1-sick, "active and alone", func(h api.HA) bool { return h.Active && h.State == "alone" })
+			t.Logf("the disk of manager %d (active %v) %s: the other one is alone after %v", sick, ofActive, kind, time.Since(at))
+			first := r.after(time.Now(), 20)
+			t.Logf("changes count %v after the fault at the latest", first.Sub(at))
+			heal()
+			if now := p.paired(); now == sick {
+				t.Errorf("manager %d is active, whose disk was bad", sick)
+			}
+		}
+	}
+	r.after(time.Now(), 20)
+	r.end()
+	p.paired()
+	for i, d := range disks {
+		procs[i].Kill()
+		s, text := imageState(t, d, faultdisk.TearAll)
+		if s == nil {
+			t.Fatalf("manager %d: the end of the power leaves %s", i, text)
+		}
+		have := map[ib.GID]map[uint64]bool{}
+		services(have, s.Records)
+		lost := 0
+		for _, a := range r.acked {
+			if !have[r.gid][a.id] {
+				lost++
+			}
+		}
+		if lost > 0 {
+			t.Errorf("manager %d lacks %d of %d services that were acknowledged", i, lost, len(r.acked))
+		}
+	}
+	t.Logf("%d services were acknowledged", len(r.acked))
+}
