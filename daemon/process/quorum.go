@@ -175,8 +175,8 @@ type reader struct {
 	q *Quorum
 }
 
-// Load implements store.Store. The state may be behind that of the store: Win says so, which every
-// mastership begins with.
+// Load implements store.Store, for the cores; others ask for Contents. The state may be behind that of
+// the store: Win says so, which every mastership begins with.
 func (r *reader) Load() (*store.State, error) {
 	st, at, err := r.Followed()
 	if err == nil {

@@ -1,9 +1,11 @@
 package process_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -15,6 +17,7 @@ import (
 	"heddle/sa"
 	"heddle/sm"
 	"heddle/store"
+	"heddle/store/backup"
 	"heddle/store/journal"
 )
 
@@ -230,6 +233,10 @@ func TestQuorumTakesOver(t *testing.T) {
 	r.m.Led()
 	await(t, "the term is given back", func() bool { return !r.s.Holds() })
 	r.s.other(3, false)
+	var b bytes.Buffer // a backup is not read by the cores
+	if err := backup.WriteStore(&b, r.m.Store); err != nil || !strings.Contains(b.String(), fmt.Sprintf(`"entry":%d`, r.s.last.Number)) {
+		t.Errorf("backup of entry %d: %v\n%s", r.s.last.Number, err, b.String())
+	}
 	if err := r.m.Lead(false); err == nil {
 		t.Fatal("cores that miss entries lead")
 	}

@@ -393,6 +393,9 @@ func (p *Pair) Store() store.Store { return managed{p, p.reign.Load()} }
 func (m managed) Load() (*store.State, error) { return m.p.cfg.Store.Load() }
 func (m managed) Close() error                { return nil }
 
+// Contents is Load with the last entry.
+func (m managed) Contents() (*store.State, journal.Mark, error) { return m.p.cfg.Store.Contents() }
+
 // Apply implements store.Store.
 func (m managed) Apply(ops []store.Op) error {
 	if len(ops) == 0 {

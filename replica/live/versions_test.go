@@ -9,6 +9,7 @@ import (
 
 	"heddle/replica"
 	"heddle/replica/wire"
+	"heddle/store"
 	"heddle/store/journal"
 )
 
@@ -22,6 +23,12 @@ func TestVersions(t *testing.T) {
 		b := newTestbed(t, 2)
 		b.versions = [2]wire.Versions{stream(1, 1), stream(1, 2)}
 		a := b.begin()
+		// What a backup of the active manager has, of whatever version: all, with its last entry.
+		if s, at, err := a.pair().Store().(interface {
+			Contents() (*store.State, journal.Mark, error)
+		}).Contents(); err != nil || len(s.LIDs) == 0 || at.Number < 2 || at.Term.Number == 0 {
+			t.Errorf("the store of the managers: %v, %v", at, err)
+		}
 		a.kill() // the other version takes over, whichever it is
 		b.put("two")
 		a.start()

@@ -76,11 +76,16 @@ type recordLine struct {
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
+// marked is a store that knows its last entry.
+type marked interface {
+	Contents() (*store.State, journal.Mark, error)
+}
+
 // WriteStore writes what a store holds, as of the last entry of its journal if it has one.
 func WriteStore(w io.Writer, st store.Store) (err error) {
 	var s *store.State
 	var at journal.Mark
-	if j, ok := st.(journal.Store); ok {
+	if j, ok := st.(marked); ok {
 		s, at, err = j.Contents()
 	} else {
 		s, err = st.Load()

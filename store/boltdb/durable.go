@@ -87,7 +87,7 @@ func (b *DB) bolt(fresh, readOnly bool) error {
 	db, err := bolt.Open(b.path, 0o600, &bolt.Options{Timeout: time.Second, ReadOnly: readOnly, PreLoadFreelist: true})
 	switch {
 	case errors.Is(err, bolterrors.ErrTimeout):
-		return fmt.Errorf("store: %s is in use by another process; stop the other manager, or give this one its own state directory", b.path)
+		return fmt.Errorf("store: %s is in use by another process; stop the other manager, or give this one its own state directory; 'heddle ctl backup' reads the state of a manager that runs", b.path)
 	case err != nil && !fresh && !os.IsPermission(err):
 		return &CorruptError{Path: b.path, What: "not a readable bbolt file", Err: err}
 	case err != nil:
