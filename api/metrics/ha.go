@@ -22,6 +22,9 @@ type HA struct {
 	Takeovers  []Count       // by reason
 	Takeover   time.Duration // the last one, until the whole subnet is served; 0: there was none
 	Active     bool
+	// Synced is how long ago the process had all entries, of a pair its standby; negative: not since the
+	// start.
+	Synced time.Duration
 	// Shared is set if the process has no partner, but shares its state. LagEntries, Lag, PeerUp and
 	// Takeover mean nothing then.
 	Shared *Shared
@@ -29,7 +32,6 @@ type HA struct {
 
 // Shared is what is particular to a state that several processes share.
 type Shared struct {
-	Synced  time.Duration // how long ago the process had all entries; negative: not since the start
 	Refused time.Duration // how long changes of the master have been refused; 0: they are not
 }
 
@@ -43,7 +45,7 @@ func NewHA(now func() HA) prometheus.Gatherer {
 		active:    describe("ha_active", "1 if this manager is the active one."),
 		term:      describe("ha_term", "Number of the newest term that this manager knows."),
 		entries:   describe("ha_entries_total", "Entries of this manager that count."),
-		synced:    describe("ha_synced_seconds", "How long ago this manager had all entries of the shared state; -1: not since the start."),
+		synced:    describe("ha_synced_seconds", "How long ago this manager, or the standby of a pair, had all entries; -1: not since the start."),
 		refused:   describe("ha_refused_seconds", "How long changes of this manager have been refused."),
 		lag:       describe("ha_lag_entries", "Entries that the standby of the two lacks."),
 		lagTime:   describe("ha_lag_seconds", "How long it has lacked any."),
@@ -87,8 +89,8 @@ func (c *haCollector) Collect(ch chan<- prometheus.Metric) {
 	// A summary without quantiles: rate(sum)/rate(count) is the mean.
 	ch <- prometheus.MustNewConstSummary(c.commit, x.Entries, x.Commit.Seconds(), nil)
 	to.counts(c.takeovers, x.Takeovers)
+	to.gauge(c.synced, max(x.Synced.Seconds(), -1))
 	if s := x.Shared; s != nil {
-		to.gauge(c.synced, max(s.Synced.Seconds(), -1))
 		to.gauge(c.refused, s.Refused.Seconds())
 		return
 	}

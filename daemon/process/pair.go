@@ -308,7 +308,7 @@ func (p *Pair) Metrics() prometheus.Gatherer {
 		x := metrics.HA{
 			State: st.State.String(), States: haStates, Active: st.Role == replica.Active, Term: st.Term.Number,
 			Entries: st.Entries, LagEntries: st.LagEntries, Lag: st.LagTime, Commit: st.Commit,
-			PeerUp: map[string]bool{},
+			PeerUp: map[string]bool{}, Synced: lastSync(&st),
 		}
 		for c, name := range map[replica.Channel]string{replica.Stream: "stream", replica.Fabric: "fabric"} {
 			s := st.Signs[c]

@@ -150,7 +150,7 @@ func (q *Quorum) Metrics() prometheus.Gatherer {
 			State: t.state, States: quorumStates, Active: q.stop != nil, Term: last.Term.Number,
 			Entries: t.entries, Commit: t.commit,
 			Takeovers: []metrics.Count{{Labels: []string{"elected"}, N: t.elected}, {Labels: []string{"regained"}, N: t.regained}},
-			Shared:    &metrics.Shared{Synced: synced(at), Refused: t.refusedFor()},
+			Shared:    &metrics.Shared{Refused: t.refusedFor()}, Synced: synced(at),
 		}
 	})
 }
