@@ -165,6 +165,9 @@ func (p *Pair) Run(ctx context.Context) error {
 	return p.pair.Run(ctx)
 }
 
+// Turns implements looper.
+func (p *Pair) Turns(ctx context.Context) error { return p.pair.Turns(ctx) }
+
 func (p *Pair) Await(ctx context.Context) (*Mandate, error) {
 	select {
 	case m := <-p.mandates:

@@ -34,6 +34,8 @@ type office struct {
 	held chan *process.Mandate // ended ones
 	ha   api.HA
 	left chan struct{}
+	// stuck is what Turns returns.
+	stuck error
 }
 
 func (o *office) Await(ctx context.Context) (*process.Mandate, error) {
@@ -54,6 +56,7 @@ func (o *office) Ended(m *process.Mandate, err error) (bool, error) {
 }
 
 func (o *office) Leave(context.Context)        { close(o.left) }
+func (o *office) Turns(context.Context) error  { return o.stuck }
 func (o *office) HA() api.HA                   { return o.ha }
 func (o *office) Ready() (bool, string)        { return true, "standby, paired" }
 func (o *office) Metrics() prometheus.Gatherer { return nil }
@@ -234,6 +237,18 @@ func TestPhases(t *testing.T) {
 	<-r.o.left
 	if err := <-r.end; err != nil {
 		t.Errorf("Run: %v", err)
+	}
+}
+
+// TestStuckAuthority: a process on standby is not healthy if the authority's loop does not turn.
+func TestStuckAuthority(t *testing.T) {
+	r := newRig(t)
+	if code, text := r.ask("GET", "/healthz"); code != 200 {
+		t.Errorf("/healthz: %d %s", code, text)
+	}
+	r.o.stuck = errors.New("the loop does not turn")
+	if code, text := r.ask("GET", "/healthz"); code != 503 || !strings.Contains(text, "does not turn") {
+		t.Errorf("/healthz without a loop that turns: %d %s", code, text)
 	}
 }
 

@@ -97,8 +97,19 @@ func (p *Process) Takeover(ctx context.Context, stale bool) error {
 
 func (p *Process) Forks() ([]api.Fork, error) { return p.cfg.Authority.Forks() }
 
+// looper is an Authority with a loop of its own.
+type looper interface {
+	// Turns is that of a Daemon.
+	Turns(ctx context.Context) error
+}
+
 // Healthy also implements the watchdog of the service manager.
 func (p *Process) Healthy(ctx context.Context) error {
+	if l, ok := p.cfg.Authority.(looper); ok {
+		if err := l.Turns(ctx); err != nil {
+			return err
+		}
+	}
 	d := p.Daemon()
 	if d == nil {
 		return nil

@@ -2,6 +2,7 @@ package live
 
 import (
 	"context"
+	"errors"
 	"net"
 	"sync"
 	"testing"
@@ -68,6 +69,32 @@ func TestEnd(t *testing.T) {
 	case <-time.After(need.Patience):
 		t.Fatal("Run does not end")
 	}
+}
+
+// TestTurns: a loop that is held up does not turn, and one that runs or has ended is no fault.
+func TestTurns(t *testing.T) {
+	b, a := begin(t, 2)
+	p := a.pair()
+	if err := p.Turns(t.Context()); err != nil {
+		t.Error(err)
+	}
+	held, free := make(chan struct{}), make(chan struct{})
+	p.post(func() { close(held); <-free })
+	<-held
+	late, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := p.Turns(late); !errors.Is(err, context.Canceled) {
+		t.Errorf("a loop that is held up: %v", err)
+	}
+	close(free)
+	if err := p.Turns(t.Context()); err != nil {
+		t.Error(err)
+	}
+	a.kill()
+	if err := p.Turns(t.Context()); err != nil {
+		t.Error(err)
+	}
+	b.put("the other one goes on")
 }
 
 // TestPlaces: one host cannot take all places of connections without a greeting.

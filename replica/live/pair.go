@@ -30,6 +30,7 @@ type Pair struct {
 	events chan func() // run on the pair's goroutine
 	done   chan struct{}
 	ran    atomic.Bool
+	loops  atomic.Bool   // the pair's goroutine takes events
 	reign  atomic.Uint64 // number of the mastership
 
 	gate   gate  // of the managers' port
@@ -177,6 +178,7 @@ func (p *Pair) Run(ctx context.Context) error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	p.step(start)
+	p.loops.Store(true)
 	for p.lost == nil {
 		timer.Reset(max(p.tick().Sub(p.now()), 0))
 		select {
@@ -191,6 +193,30 @@ func (p *Pair) Run(ctx context.Context) error {
 		}
 	}
 	return p.lost
+}
+
+// Turns returns nil if the pair's goroutine turns, within the time of ctx, or does not run. It waits
+// neither for the disk nor for the peer.
+func (p *Pair) Turns(ctx context.Context) error {
+	if !p.loops.Load() {
+		return nil
+	}
+	turned := make(chan struct{})
+	select {
+	case p.events <- func() { close(turned) }:
+	case <-p.done:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("replica: too much waits for the pair's loop: %w", ctx.Err())
+	}
+	select {
+	case <-turned:
+		return nil
+	case <-p.done:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("replica: the pair's loop does not turn: %w", ctx.Err())
+	}
 }
 
 // start reads what the core begins with.
