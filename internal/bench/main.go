@@ -25,7 +25,7 @@ var (
 	hosts  = flag.String("hosts", "324,648,5832,11664", "fat trees to bring up")
 	limit  = flag.Duration("limit", 2*time.Minute, "time limit of one run of a peer")
 	runs   = flag.Int("runs", 5, "repetitions of runs under 20 s")
-	only   = flag.String("only", "", "parts to run: some of bringup, phases, compute, rate, memory, packets, sa, moves, attached, repair, routes, stampede (default all but attached, repair, routes and stampede)")
+	only   = flag.String("only", "", "parts to run: some of bringup, phases, compute, rate, memory, packets, sa, moves, attached, repair, routes, stampede, takeover (default all but attached, repair, routes, stampede and takeover)")
 	base   = flag.String("base", "", "program to compare with (stampede)")
 	others = flag.Float64("others", 0.1, "share of the processors that other programs may use (stampede)")
 )
@@ -75,8 +75,8 @@ func run() error {
 	for _, part := range []struct {
 		name string
 		do   func([]int) error
-	}{{"bringup", b.bringUps}, {"phases", b.phases}, {"compute", b.compute}, {"rate", b.rates}, {"memory", b.memory}, {"packets", b.packets}, {"sa", b.serveSA}, {"moves", b.moves}, {"attached", b.attached}, {"counters", b.counters}, {"repair", b.repair}, {"routes", b.routes}, {"stampede", b.stampedes}} {
-		if *only == "" && slices.Contains([]string{"attached", "counters", "repair", "routes", "stampede"}, part.name) || *only != "" && !slices.Contains(strings.Split(*only, ","), part.name) {
+	}{{"bringup", b.bringUps}, {"phases", b.phases}, {"compute", b.compute}, {"rate", b.rates}, {"memory", b.memory}, {"packets", b.packets}, {"sa", b.serveSA}, {"moves", b.moves}, {"attached", b.attached}, {"counters", b.counters}, {"repair", b.repair}, {"routes", b.routes}, {"stampede", b.stampedes}, {"takeover", b.takeover}} {
+		if *only == "" && slices.Contains([]string{"attached", "counters", "repair", "routes", "stampede", "takeover"}, part.name) || *only != "" && !slices.Contains(strings.Split(*only, ","), part.name) {
 			continue
 		}
 		begin := time.Now()
@@ -86,6 +86,9 @@ func run() error {
 		}
 		if (part.name == "counters" || part.name == "stampede") && !given("hosts") {
 			of = []int{11664}
+		}
+		if part.name == "takeover" && !given("hosts") {
+			of = takeHosts
 		}
 		if part.name == "attached" && !given("hosts") {
 			of = saHosts[:1]
