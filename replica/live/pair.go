@@ -582,22 +582,19 @@ func (k *known) op(r *replica.Config, o *store.Op) {
 }
 
 // peerLID is the LID of the peer's port, 0 if it is not known. own is that of this manager's port, 0
-// if it has none. Where the LID of the manager floats the two ports exchange theirs, and what was known
-// of the peer's is that of this manager's port now.
+// if it has none. Where the LID of the manager floats one of the two ports has it, and the other one
+// the LID that is stored for it.
 func (k *known) peerLID(r *replica.Config, own ib.LID) ib.LID {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	l, floats := k.lid[r.Peer], k.kept[store.ManagerGUID]
-	if floats == 0 || own == 0 || l != own {
+	switch {
+	case floats == 0 || own == 0:
 		return l
-	}
-	if own != floats {
+	case own != floats:
 		return floats
-	}
-	for _, g := range [2]ib.GUID{r.Peer, r.Me} {
-		if other := k.kept[g]; other != floats {
-			return other
-		}
+	case k.kept[r.Peer] != floats:
+		return k.kept[r.Peer]
 	}
 	return 0
 }

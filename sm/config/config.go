@@ -76,7 +76,7 @@ type Config struct {
 	// manager with a partner writes its store as a master only.
 	Partner ib.GUID
 	// FloatLID: the port of whichever of the two partners is master has the LIDs that the master's port
-	// had before, so that no host has to be told. Requires Partner.
+	// had before, so that no host has to be told, and the other one has its own. Requires Partner.
 	FloatLID bool
 	// MayLack: the partner may have given what the store does not know, so that is kept.
 	MayLack bool

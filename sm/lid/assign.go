@@ -86,6 +86,9 @@ func (t *Table) AssignPorts(f *topo.Topology, rules Rules, reserve func(*Space) 
 	for _, e := range a.eps {
 		a.finish(e)
 	}
+	if a.float.on {
+		a.chooseFloating()
+	}
 	return a.ops
 }
 
@@ -180,7 +183,6 @@ func (a *assignment) finish(e endPort) {
 		p.LID, p.LMC = r.Base, r.LMC
 	}
 	a.reportMove(p)
-	a.chooseFloating(p)
 	a.ops = append(a.ops, a.Table.Assign(p.GUID, Range{Base: p.LID, LMC: p.LMC})...)
 }
 
@@ -212,8 +214,8 @@ func (a *assignment) reportMove(p *topo.Port) {
 	switch {
 	case p.LID == a.base(p):
 		return // it shows the LID of a VM
-	case a.floats(p.GUID) && a.isFloating(p):
-		return // it changes with the master
+	case a.changesWithMaster(p):
+		return
 	case had && old.Base != p.LID:
 		text = "its LID " + old.Base.String() + " cannot be kept (alignment, LMC or the smallest forwarding table)"
 	case !had && a.rules.FirstSweep && a.inUse(p) && p.Info.LID != p.LID:

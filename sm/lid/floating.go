@@ -1,16 +1,20 @@
 package lid
 
 import (
+	"slices"
+	"strconv"
+
 	"heddle/ib"
+	"heddle/sm/notice"
 	"heddle/sm/topo"
 	"heddle/store"
 )
 
 // The LIDs of the manager's port float between the ports of two managers if the table says so
-// (BeginFloating): the port of the manager that runs has them, and the partner's port has those that
-// the manager's port had before. Both follow from what is stored: the range that floats
-// (store.ManagerGUID) and the ranges of the two ports, one of which is the range that floats. So a manager that
-// takes over stores nothing.
+// (BeginFloating): the port of the manager that runs has the range that is stored for
+// store.ManagerGUID. The range that is stored for the GUID of a manager's port is that of the port
+// while the other manager runs. So a manager that takes over stores nothing, and no LID goes from one
+// of the two ports to the other but those that float.
 
 // floating is the range of the manager's port while it floats.
 type floating struct {
@@ -29,19 +33,17 @@ func (t *Table) BeginFloating(self, partner ib.GUID) {
 // EndFloating begins a mastership in which they do not.
 func (t *Table) EndFloating() { t.float, t.space = floating{}, nil }
 
-// Floating returns the range that floats and the one that the partner's port has in its place, Base 0
-// if there is none. ok is false if nothing floats, or the range is not chosen yet.
+// Floating returns the range that floats and the partner's, Base 0 if that has none. ok is false if
+// nothing floats, or the range is not chosen yet.
 func (t *Table) Floating() (own, partner Range, ok bool) {
 	f := &t.float
 	if !f.on || f.r.Base == 0 {
 		return own, partner, false
 	}
-	for _, g := range [2]ib.GUID{f.partner, f.self} {
-		if r := t.stored[g]; r.Base != 0 && r.Base != f.r.Base {
-			return f.r, r, true
-		}
+	if r := t.stored[f.partner]; !r.overlaps(f.r) {
+		partner = r
 	}
-	return f.r, Range{}, true
+	return f.r, partner, true
 }
 
 // Manager is the range that is stored for the master's port, Base 0 if none is.
@@ -56,58 +58,55 @@ func (t *Table) DropManager() []store.Op {
 	return []store.Op{{Kind: store.DeleteLID, GUID: store.ManagerGUID}}
 }
 
-// floatingOf is the range of a port by Floating.
-func (t *Table) floatingOf(port ib.GUID) (r Range, ok bool) {
-	own, partner, ok := t.Floating()
-	switch {
-	case !ok:
-	case port == t.float.self:
-		return own, true
-	case port == t.float.partner:
-		return partner, partner.Base != 0
-	}
-	return r, false
-}
-
-// floats reports whether a port is one of the two whose LIDs float.
-func (t *Table) floats(port ib.GUID) bool {
-	return t.float.on && (port == t.float.self || port == t.float.partner)
-}
-
-// stays reports whether what is stored need not change for a range of a port to be that of Floating.
-func (t *Table) stays(port ib.GUID, r Range) bool {
-	return t.floats(port) && r.Base != 0 && (t.stored[t.float.self] == r || t.stored[t.float.partner] == r)
-}
-
-// isFloating reports whether a port has the range that Floating gives it.
-func (a *assignment) isFloating(p *topo.Port) bool {
-	r, ok := a.floatingOf(p.GUID)
-	return ok && r.Base == p.LID
-}
-
-// keepFloating gives both ports their ranges, and keeps that of a partner that is not here.
+// keepFloating gives the manager's port the range that floats, and keeps the one that it has when the
+// partner runs.
 func (a *assignment) keepFloating() {
-	_, partner, ok := a.Floating()
-	if !ok {
+	if !a.float.on || a.float.r.Base == 0 {
 		return
 	}
 	for _, e := range a.eps {
-		if r, ok := a.floatingOf(a.port(e).GUID); ok {
-			a.give(e, One(r.Base))
+		if a.port(e).GUID != a.float.self {
+			continue
 		}
-	}
-	if partner.Base != 0 && a.sp.Free(partner) {
-		a.sp.Take(partner)
+		a.give(e, One(a.float.r.Base))
+		if r := a.stored[a.float.self]; r.Base != 0 && a.sp.Free(r) {
+			a.sp.Take(r)
+		}
 	}
 }
 
-// chooseFloating has the range of the manager's port float: the first one, or the one that it got
-// because it could not keep that.
-func (a *assignment) chooseFloating(p *topo.Port) {
-	r := Range{Base: p.LID, LMC: p.LMC}
-	if !a.float.on || p.GUID != a.float.self || a.float.r == r {
+// chooseFloating has the range that the manager's port got float, if another one or none did, and
+// sees to it that the port has one for the time when the partner runs.
+func (a *assignment) chooseFloating() {
+	i := slices.IndexFunc(a.eps, func(e endPort) bool { return a.port(e).GUID == a.float.self })
+	if i < 0 || a.port(a.eps[i]).LID == 0 {
 		return
 	}
-	a.float.r, a.manager = r, r
-	a.ops = append(a.ops, store.Op{Kind: store.PutLID, GUID: store.ManagerGUID, LID: r.Base, LMC: r.LMC})
+	p := a.port(a.eps[i])
+	r := Range{Base: p.LID, LMC: p.LMC}
+	if own := a.stored[p.GUID]; own.Base == 0 || own.overlaps(r) {
+		own = a.sp.Lowest(p.LMC)
+		if own.Base == 0 {
+			a.float = floating{}
+			a.ops = append(a.ops, a.Assign(p.GUID, r)...)
+			a.problem(notice.Notice{
+				Kind: notice.KindNoLID, Level: notice.Warn, Where: a.f.Where(p.Node, int(p.Num)),
+				Text: "no LID left for this port while the other manager runs (all " + strconv.Itoa(a.Limit()-1) + " are in use), so the LID of the manager does not float",
+			})
+			return
+		}
+		a.sp.Take(own)
+		a.stored[p.GUID] = own
+		a.ops = append(a.ops, store.Op{Kind: store.PutLID, GUID: p.GUID, LID: own.Base, LMC: own.LMC})
+	}
+	if a.float.r != r {
+		a.float.r, a.manager = r, r
+		a.ops = append(a.ops, store.Op{Kind: store.PutLID, GUID: store.ManagerGUID, LID: r.Base, LMC: r.LMC})
+	}
+}
+
+// changesWithMaster reports whether a port changes its LID because another manager runs.
+func (a *assignment) changesWithMaster(p *topo.Port) bool {
+	own, partner, ok := a.Floating()
+	return ok && (p.GUID == a.float.self && p.LID == own.Base || p.GUID == a.float.partner && p.LID == partner.Base)
 }

@@ -53,40 +53,46 @@ func mastership(t *testing.T, st map[ib.GUID]store.Op, float bool, lmc uint8, ho
 	return lids, len(ops)
 }
 
-// TestFloating: whichever of the ports 10 and 20 is the master's has the LID that the first one had,
-// and the other one has the other LID, also if it was away. That takes no write.
+// TestFloating: whichever of the ports 10 and 20 is the master's has the LID that the first one had.
+// The other one has its own, which nobody gets while it is not used. That takes no write.
 func TestFloating(t *testing.T) {
 	st := map[ib.GUID]store.Op{}
 	first, _ := mastership(t, st, true, 0, shown{guid: 10}, shown{guid: 20}, shown{guid: 30})
-	if st[store.ManagerGUID].LID != first[10] {
-		t.Fatalf("the LID of the manager is stored as %v, its port has %v", st[store.ManagerGUID].LID, first[10])
+	a, own := first[10], map[ib.GUID]ib.LID{10: st[10].LID, 20: st[20].LID}
+	if st[store.ManagerGUID].LID != a || own[10] == a || first[20] != own[20] {
+		t.Fatalf("the LID of the manager is stored as %v, its port has %v; of their own the ports have %v", st[store.ManagerGUID].LID, a, own)
 	}
-	a, b := first[10], first[20]
 	for i := range 4 {
 		self, other := ib.GUID(20), ib.GUID(10)
 		if i%2 == 1 {
 			self, other = other, self
 		}
 		// As the predecessor left them: the other one has the LID that floats.
-		got, ops := mastership(t, st, true, 0, shown{self, b, true}, shown{other, a, true}, shown{30, first[30], true})
-		if got[self] != a || got[other] != b || got[30] != first[30] || ops != 0 {
+		got, ops := mastership(t, st, true, 0, shown{self, own[self], true}, shown{other, a, true}, shown{30, first[30], true})
+		if got[self] != a || got[other] != own[other] || got[30] != first[30] || ops != 0 {
 			t.Errorf("takeover %d: %v, %d changes", i, got, ops)
 		}
 	}
-	// The partner is off, and a new host comes: it does not get the partner's LID.
-	got, _ := mastership(t, st, true, 0, shown{20, b, true}, shown{30, first[30], true}, shown{guid: 40})
-	if got[20] != a || got[40] == b || got[40] == a {
+	// The partner is off, and a new host comes.
+	got, _ := mastership(t, st, true, 0, shown{20, own[20], true}, shown{30, first[30], true}, shown{guid: 40})
+	if l := got[40]; got[20] != a || l == a || l == own[10] || l == own[20] {
 		t.Errorf("without the partner: %v", got)
 	}
 	// It comes back as it was before it died.
 	got, _ = mastership(t, st, true, 0, shown{20, a, true}, shown{10, a, true}, shown{30, first[30], true})
-	if got[20] != a || got[10] != b {
+	if got[20] != a || got[10] != own[10] {
 		t.Errorf("with the partner: %v", got)
 	}
-	// It is turned off: ports that are in use keep what they have.
-	got, _ = mastership(t, st, false, 0, shown{20, a, true}, shown{10, b, true}, shown{30, first[30], true})
-	if got[20] != a || got[10] != b || st[20].LID != a || st[10].LID != b {
+	// It is turned off: ports that are in use keep what they have. Then it is turned on again, at the
+	// other manager.
+	got, _ = mastership(t, st, false, 0, shown{20, a, true}, shown{10, own[10], true}, shown{30, first[30], true})
+	if got[20] != a || got[10] != own[10] || st[20].LID != a || st[10].LID != own[10] {
 		t.Errorf("turned off: %v, stored %v", got, st)
+	}
+	delete(st, store.ManagerGUID)
+	got, _ = mastership(t, st, true, 0, shown{10, own[10], true}, shown{20, a, true}, shown{30, first[30], true})
+	if f := st[store.ManagerGUID].LID; f != got[10] || st[10].LID == f || st[20].LID == f || got[20] != a {
+		t.Errorf("turned on: %v, stored %v", got, st)
 	}
 }
 
@@ -95,33 +101,49 @@ func TestFloatingLMC(t *testing.T) {
 	st := map[ib.GUID]store.Op{}
 	first, _ := mastership(t, st, true, 2, shown{guid: 10}, shown{guid: 20}, shown{guid: 30})
 	got, ops := mastership(t, st, true, 2, shown{20, first[20], true}, shown{10, first[10], true}, shown{30, first[30], true})
-	if got[20] != first[10] || got[10] != first[20] || ops != 0 {
+	if got[20] != first[10] || got[10] != st[10].LID || ops != 0 {
 		t.Errorf("%v, before %v, %d changes", got, first, ops)
 	}
-	got, _ = mastership(t, st, true, 3, shown{10, first[10], true}, shown{20, first[20], true}, shown{30, first[30], true})
-	if r := st[store.ManagerGUID]; r.LID != got[10] || r.LMC != 3 {
-		t.Errorf("stored %v, LMC %d; the port has %v", r.LID, r.LMC, got[10])
+	got, _ = mastership(t, st, true, 3, shown{10, st[10].LID, true}, shown{20, first[10], true}, shown{30, first[30], true})
+	if r := st[store.ManagerGUID]; r.LID != got[10] || r.LMC != 3 || st[10].LID == r.LID {
+		t.Errorf("stored %v, LMC %d; the port has %v, and %v of its own", r.LID, r.LMC, got[10], st[10].LID)
 	}
 }
 
 // TestFloatingNewPartner: with a partner whose adapter is another one the manager keeps the LID that
-// floats, and so does the new partner when it takes over.
+// floats, and the new partner gets a LID of its own.
 func TestFloatingNewPartner(t *testing.T) {
+	st := map[ib.GUID]store.Op{
+		10: {Kind: store.PutLID, GUID: 10, LID: 7}, 20: {Kind: store.PutLID, GUID: 20, LID: 6},
+		store.ManagerGUID: {Kind: store.PutLID, GUID: store.ManagerGUID, LID: 5},
+	}
+	got, _ := mastership(t, st, true, 0, shown{20, 5, true}, shown{guid: 50})
+	if l := got[50]; got[20] != 5 || l == 0 || l == 5 || l == 6 || l == 7 || st[20].LID != 6 || st[50].LID != l {
+		t.Errorf("%v, stored %v", got, st)
+	}
 	tab := New()
-	tab.Load([]store.LIDEntry{{GUID: 10, LID: 5}, {GUID: 20, LID: 6}, {GUID: store.ManagerGUID, LID: 5}})
-	tab.BeginFloating(20, 50) // 10 was replaced by 50 while 20 had LID 5
-	own, partner, ok := tab.Floating()
-	if !ok || own != One(5) || partner != One(6) {
-		t.Errorf("%v %v %v", own, partner, ok)
-	}
-	if tab.Assign(50, One(6)) != nil {
-		t.Error("the partner's LID is stored although it follows")
-	}
+	tab.Load([]store.LIDEntry{{GUID: 20, LID: 5}, {GUID: store.ManagerGUID, LID: 5}})
 	tab.BeginFloating(50, 20)
-	if own, partner, ok = tab.Floating(); !ok || own != One(5) || partner != One(6) {
-		t.Errorf("the new one took over: %v %v %v", own, partner, ok)
+	if own, partner, ok := tab.Floating(); !ok || own != One(5) || partner.Base != 0 {
+		t.Errorf("a partner that has the LID as its own: %v %v %v", own, partner, ok)
 	}
 	if ops := tab.DropManager(); len(ops) != 1 || ops[0].Kind != store.DeleteLID {
 		t.Errorf("%v", ops)
+	}
+}
+
+// TestFloatingFull: where no LID is left for the manager's port while the partner runs, nothing floats.
+func TestFloatingFull(t *testing.T) {
+	tab := New()
+	tab.BeginFloating(10, 20)
+	f := oneSwitch(4, []shown{{guid: 10}, {guid: 20}})
+	problems := 0
+	tab.AssignPorts(f, Rules{FirstSweep: true}, func(*Space) []store.Op { return nil }, func(r Report) {
+		if r.Problem {
+			problems++
+		}
+	})
+	if _, _, ok := tab.Floating(); ok || problems != 1 || tab.Manager().Base != 0 {
+		t.Errorf("floats: %v, %d problems", ok, problems)
 	}
 }

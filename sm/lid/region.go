@@ -59,9 +59,6 @@ type given struct {
 func (t *Table) before(p *topo.Port, lmc uint8) (Range, bool) {
 	r, had := t.Assigned(p.GUID)
 	if !had {
-		r, had = t.floatingOf(p.GUID)
-	}
-	if !had {
 		r, had = t.Stored(p.GUID)
 	}
 	r.LMC = lmc

@@ -11,6 +11,11 @@ type Range struct {
 // One is the range of a single LID.
 func One(l ib.LID) Range { return Range{Base: l} }
 
+// overlaps reports whether two ranges have a LID in common.
+func (r Range) overlaps(o Range) bool {
+	return int(r.Base) < int(o.Base)+1<<o.LMC && int(o.Base) < int(r.Base)+1<<r.LMC
+}
+
 // Space says which LIDs are taken.
 type Space struct {
 	Limit int // first LID that cannot be assigned

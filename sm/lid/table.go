@@ -89,7 +89,7 @@ func (t *Table) NewMastership() { clear(t.assigned) }
 // Assign gives a port its range. It returns what is to be stored, if that is news.
 func (t *Table) Assign(port ib.GUID, r Range) []store.Op {
 	t.assigned[port] = r
-	if t.stored[port] == r || t.stays(port, r) {
+	if t.stored[port] == r || t.float.on && port == t.float.self {
 		return nil
 	}
 	t.stored[port] = r

@@ -64,7 +64,7 @@ func (m *Manager) isNew(p *topo.Port, w *smp.PortInfo) bool {
 		return false
 	}
 	if m.FirstSweep && m.Inherits && p.Info.PortState == ib.StateActive && p.Info.MasterSMLID == w.MasterSMLID && p.Info.LID == w.LID {
-		return m.Snapshot != nil && m.Snapshot.PortByPortGUID(p.GUID) < 0
+		return m.Snapshot != nil && len(m.Snapshot.Nodes) > 0 && m.Snapshot.PortByPortGUID(p.GUID) < 0
 	}
 	return m.FirstSweep || m.Fabric.Nodes[p.Node].Flags&topo.NodeNew != 0 ||
 		p.Info.MasterSMLID != w.MasterSMLID || p.Info.LID != w.LID ||

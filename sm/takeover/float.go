@@ -23,7 +23,7 @@ import (
 //  1. our own port, the switch port before the predecessor's port, and the blocks to be written are
 //     read;
 //  2. the predecessor's port is read, unless its link is down;
-//  3. it gets the LIDs that our port had, if it shows those that float;
+//  3. it gets those that it has while we run, if it shows those that float;
 //  4. our port gets those that float;
 //  5. the switches are written, stage by stage.
 //
@@ -171,7 +171,7 @@ type floatStep uint8
 const (
 	floatRead   floatStep = iota // what it rests on is read
 	floatFrom                    // the predecessor's port is read
-	floatGive                    // it gets the LIDs that ours had
+	floatGive                    // it gets the LIDs that it has while we run
 	floatTake                    // our port gets those that float
 	floatWrite                   // a stage is written
 	floatDrains                  // packets by older entries leave
@@ -181,6 +181,7 @@ const (
 // floatRun is a Float that is being carried out.
 type floatRun struct {
 	*Float
+	rest  lid.Range // of the predecessor's port while we run
 	step  floatStep
 	at    ref  // the predecessor's port in the chart; NoRef: no link leads there
 	there bool // its link is up
@@ -193,16 +194,16 @@ type floatRun struct {
 // set if a sweep has to do it.
 func (m *Machine) planFloat() (why string) {
 	m.float = nil
-	own, _, ok := m.lids.Floating()
+	own, partner, ok := m.lids.Floating()
 	p := m.s.Ports[m.s.PortByPortGUID(m.Config.PortGUID)]
 	if !ok || p.LID == own.Base && p.LMC == own.LMC {
 		return ""
 	}
 	x := m.plan
-	if x == nil || !sameTables(x.tables, m.s.Tables) || x.self != m.Config.PortGUID || x.from != m.s.PortGUID || x.own != own || x.previous != (lid.Range{Base: p.LID, LMC: p.LMC}) {
+	if x == nil || !sameTables(x.tables, m.s.Tables) || x.self != m.Config.PortGUID || x.from != m.s.PortGUID || x.own != own || partner.Base == 0 || partner.LMC != own.LMC || x.previous != (lid.Range{Base: p.LID, LMC: p.LMC}) {
 		return "it does not show how the LID of the manager comes to our port"
 	}
-	m.float = &floatRun{Float: x, at: subnet.NoRef()}
+	m.float = &floatRun{Float: x, rest: partner, at: subnet.NoRef()}
 	return ""
 }
 
@@ -217,7 +218,7 @@ func (m *Machine) askFloat() {
 	for i := range f.Ports {
 		if p := &f.Ports[i]; p.GUID == x.from && p.Has(topo.PortEnd) && p.Has(topo.PortLinked) {
 			x.at = ref{Node: p.Node, Port: p.Num}
-			p.LID, p.LMC = x.previous.Base, x.previous.LMC
+			p.LID, p.LMC = x.rest.Base, x.rest.LMC
 			m.Add(work.Make(work.OpMapPort, p.Peer.Node, p.Peer.Port, 0))
 		}
 	}
@@ -372,7 +373,7 @@ func (m *Machine) floated(s *subnet.Snapshot) {
 	for _, k := range []struct {
 		port ib.GUID
 		r    lid.Range
-	}{{x.self, x.own}, {x.from, x.previous}} {
+	}{{x.self, x.own}, {x.from, x.rest}} {
 		p := s.Edit(m.s, s.PortByPortGUID(k.port))
 		p.LID, p.LMC, p.Info.LID, p.Info.LMC, p.Info.MasterSMLID = k.r.Base, k.r.LMC, k.r.Base, k.r.LMC, x.own.Base
 		nodes = append(nodes, p.Node)

@@ -48,8 +48,8 @@ type Ports interface {
 
 // LIDs are the LIDs of the subnet.
 type LIDs interface {
-	// Floating returns the LIDs that our port is to have because they float, and those that the
-	// partner's port has in their place.
+	// Floating returns the LIDs that our port is to have because they float, and those of the partner's
+	// port.
 	Floating() (own, partner lid.Range, ok bool)
 }
 
