@@ -18,6 +18,8 @@ import (
 	"heddle/sim"
 	"heddle/sm"
 	"heddle/store"
+	"heddle/subnet"
+	"heddle/vm"
 )
 
 // floatingPair is a subnet with two manager hosts, whose managers share their records. One of them
@@ -29,6 +31,8 @@ type floatingPair struct {
 	at    int // of the host whose manager runs
 	m     *Manager
 	cfg   sm.Config
+	own   bool // no LID floats
+	vms   bool // the managers have an address manager
 	// left are why what the old master published did not say how its LIDs come over.
 	left []string
 }
@@ -36,11 +40,17 @@ type floatingPair struct {
 // newFloatingPair starts the manager of the first host.
 func newFloatingPair(t testing.TB, f *fabric.Fabric, sc sim.Config, hosts [2]string, cfg sm.Config) *floatingPair {
 	t.Helper()
+	return newManagerPair(t, f, sc, hosts, cfg, false)
+}
+
+// newManagerPair is newFloatingPair where with own no LID floats.
+func newManagerPair(t testing.TB, f *fabric.Fabric, sc sim.Config, hosts [2]string, cfg sm.Config, own bool) *floatingPair {
+	t.Helper()
 	c, err := NewCluster(f, sc)
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &floatingPair{Cluster: c, hosts: hosts, cfg: cfg, at: 1}
+	p := &floatingPair{Cluster: c, hosts: hosts, cfg: cfg, at: 1, own: own}
 	for i, h := range hosts {
 		n, err := c.Sim.Node(h)
 		if err != nil {
@@ -58,21 +68,26 @@ func (p *floatingPair) start(t testing.TB, st *store.Memory, was *Manager, watch
 	t.Helper()
 	p.at = 1 - p.at
 	cfg := p.cfg
-	cfg.Granted, cfg.Partner, cfg.FloatLID = true, p.ports[1-p.at], true
+	cfg.Granted, cfg.Partner, cfg.FloatLID = true, p.ports[1-p.at], !p.own
 	m, err := p.Attach(p.hosts[p.at], cfg, st)
 	if err != nil {
 		t.Fatal(err)
 	}
 	m.ServeSA(SAConfig(1), sa.Options{SAKey: 1})
+	if p.vms {
+		m.ServeVMs(vm.Defaults())
+	}
 	if was != nil {
 		s := mirrorOf(t, was.Snap)
 		cfg.PortGUID = p.ports[p.at]
-		x, err := sm.PrepareFloat(s, &cfg, 1)
-		if err != nil {
-			p.left = append(p.left, err.Error())
-		}
 		m.SetWarm(s)
-		m.SetFloat(x)
+		if !p.own {
+			x, err := sm.PrepareFloat(s, &cfg, 1)
+			if err != nil {
+				p.left = append(p.left, err.Error())
+			}
+			m.SetFloat(x)
+		}
 	}
 	if watch != nil {
 		watch(m)
@@ -138,6 +153,7 @@ type deafHost struct {
 // deafHosts are hosts on all nodes but those of managers.
 type deafHosts struct {
 	c     *Cluster
+	hear  bool // they ask where their ports say
 	list  []*deafHost
 	every time.Duration
 	round int
@@ -191,6 +207,9 @@ func (d *deafHosts) ask(h *deafHost, round int) {
 	r := wire.PathRecord{SGID: h.gids[0], DGID: h.gids[1], Reversible: true, NumbPath: 1}
 	r.Put(wire.Data(&m))
 	m.SetTID(h.tid)
+	if d.hear {
+		h.to.LID = h.ep.PortInfo().MasterSMLID
+	}
 	h.ep.Send(&mad.Packet{Addr: h.to, LocalQP: 1, Data: m[:]})
 	d.c.Sim.After(d.every, func() { d.ask(h, round) })
 }
@@ -283,15 +302,7 @@ func TestManagerLID(t *testing.T) {
 }
 
 func testManagerLID(t *testing.T, lmc uint8, warm, down bool, most int) {
-	params := []string{"2", "6,12", "1,6"}
-	switch os.Getenv("HEDDLE_LONG") {
-	case "":
-	case "11664":
-		params = []string{"3", "18,18,36", "1,18,18"}
-	default:
-		params = []string{"2", "18,36", "1,18"}
-	}
-	f := gen(t, "xgft", params...)
+	f := gen(t, "xgft", managerTree()...)
 	cfg := TrialConfig()
 	cfg.LMC = lmc
 	p := newFloatingPair(t, f, sim.Config{Seed: 1, HopLatency: time.Microsecond, SMALatency: 30 * time.Microsecond}, floatingHosts(f), cfg)
@@ -337,6 +348,52 @@ func testManagerLID(t *testing.T, lmc uint8, warm, down bool, most int) {
 		}
 		t.Logf("takeover %d: first answer after %v, last after %v; %d SMPs until then, %d of them LFT blocks; %v; %v",
 			round+1, first.Sub(began), last.Sub(began), early, blocks, n, told(p.m, sm.KindTakeover))
+	}
+}
+
+// managerTree has 72 hosts, in the long run 648, and 11,664 with HEDDLE_LONG=11664.
+func managerTree() []string {
+	switch os.Getenv("HEDDLE_LONG") {
+	case "":
+		return []string{"2", "6,12", "1,6"}
+	case "11664":
+		return []string{"3", "18,18,36", "1,18,18"}
+	}
+	return []string{"2", "18,36", "1,18"}
+}
+
+// TestManagerLIDCost compares both ways: until when all hosts are answered, those that are told asking
+// where their ports say and the others at the LID of before, and what the manager sends until then.
+func TestManagerLIDCost(t *testing.T) {
+	f := gen(t, "xgft", managerTree()...)
+	cost := map[bool]smpsOf{}
+	for _, own := range []bool{true, false} {
+		sc := sim.Config{Seed: 1, HopLatency: time.Microsecond, SMALatency: 30 * time.Microsecond}
+		p := newManagerPair(t, f, sc, floatingHosts(f), TrialConfig(), own)
+		mustUp(t, p.Cluster, p.m)
+		d := newDeafHosts(t, p, time.Millisecond)
+		d.hear = own
+		p.Run(2 * time.Second) // in its first mastership a manager finds out first what others left
+		n := smpsOf{}
+		p.takeOver(t, true, d.begin, n.watch)
+		began := p.Sim.Now()
+		if err := p.RunUntil(time.Second, func() bool { _, _, k := d.answered(); return k == len(d.list) }); err != nil {
+			t.Fatalf("%v\n%s", err, tail(p.m))
+		}
+		first, last, _ := d.answered()
+		early := smpsOf{}
+		for k, v := range n {
+			early[k] = v
+		}
+		mustUp(t, p.Cluster, p.m)
+		t.Logf("own %v, %d hosts: first answered after %v, last after %v; until then %v, with the sweep %v", own, len(d.list), first.Sub(began), last.Sub(began), early, n)
+		if !own && n["reregister"] > 2 {
+			t.Errorf("%d ports were asked to register again", n["reregister"])
+		}
+		cost[own] = early
+	}
+	if a, b := cost[true]["Set"], cost[false]["Set"]; b > 5 || a < len(cas(f))-2 {
+		t.Errorf("%d Sets with own LIDs, %d with one that floats", a, b)
 	}
 }
 
@@ -405,6 +462,51 @@ func TestManagerLIDStale(t *testing.T) {
 	p.right(t, lid, "")
 	if hosts := len(cas(f)); n["reregister"] < hosts {
 		t.Errorf("%d of %d hosts were asked to register again", n["reregister"], hosts)
+	}
+}
+
+// TestManagerLIDWithVMs: while a virtual machine is at the port of a manager the LID stays at a takeover,
+// and hosts are told of the new one. When it has left the LID floats again.
+func TestManagerLIDWithVMs(t *testing.T) {
+	f := gen(t, "xgft", "2", "4,4", "1,2")
+	p := newFloatingPair(t, f, timed(1), floatingHosts(f), TrialConfig())
+	mustUp(t, p.Cluster, p.m)
+	must(t, p.Sim.AddHypervisor(p.hosts[0], 1, sim.Hypervisor{Model: sim.VPorts, VFs: 4}))
+	p.vms = true
+	lid, _ := p.lids()
+	p.takeOver(t, true, nil, nil)
+	p.settle(t)
+	p.right(t, lid, "before there is a virtual machine")
+	if r := p.m.VM(vm.Create{I: vm.Interface{Name: "web", Place: subnet.Place{Port: p.ports[0], Function: 1}}}); r.Err != nil {
+		t.Fatal(r.Err)
+	}
+	p.Run(time.Second)
+	a, b := p.lids()
+	n := smpsOf{}
+	p.takeOver(t, true, nil, n.watch)
+	p.settle(t)
+	if own, other := p.lids(); own != b || other != a || len(told(p.m, sm.KindSMLID)) == 0 {
+		t.Errorf("with a virtual machine the LIDs of the managers are %v and %v, before %v and %v; %v", own, other, b, a, told(p.m, sm.KindSMLID))
+	}
+	if hosts := len(cas(f)); n["reregister"] < hosts {
+		t.Errorf("%d of %d hosts were told", n["reregister"], hosts)
+	}
+	if err := p.Check(p.m); err != nil {
+		t.Error(err)
+	}
+	if r := p.m.VM(vm.Delete{Name: "web", Force: true}); r.Err != nil {
+		t.Fatal(r.Err)
+	}
+	p.Run(time.Second)
+	for range 2 {
+		p.takeOver(t, true, nil, nil)
+		p.settle(t)
+		p.Run(time.Second)
+		p.settle(t)
+		p.right(t, lid, "after the virtual machine has left")
+		if err := p.Check(p.m); err != nil {
+			t.Error(err)
+		}
 	}
 }
 
