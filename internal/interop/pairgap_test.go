@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"heddle/api"
 	"heddle/fabric"
 	"heddle/ib"
 	"heddle/ib/sa"
@@ -146,6 +147,7 @@ func TestPairGap(t *testing.T) {
 					}
 					for w.answered(t); w.longest() > 50*time.Millisecond; w.answered(t) { // until a quiet moment
 					}
+					at := time.Now()
 					if how == "kill -9" {
 						p.prog[active].stop(syscall.SIGKILL)
 					} else if out, err := p.ctl(active, "handover"); err != nil {
@@ -154,6 +156,7 @@ func TestPairGap(t *testing.T) {
 					p.serves(1 - active)
 					w.answered(t)
 					gaps[how] = append(gaps[how], w.longest())
+					t.Log(how, p.course(1-active, at))
 					if how == "kill -9" {
 						p.start(active)
 					}
@@ -165,6 +168,23 @@ func TestPairGap(t *testing.T) {
 			}
 		})
 	}
+}
+
+// course is what manager i did since at to become the master, and when: the events of the pair, the
+// states, the end of the takeover, by which all hosts are told that are to be, and the subnet.
+func (p *pair) course(i int, at time.Time) (list []string) {
+	p.t.Helper()
+	var events []api.Event
+	getJSON(p.t, "http://"+p.addr[i]+"/v1/events", &events)
+	for _, e := range events {
+		switch e.Kind {
+		case "ha_active", "state", "takeover", "sweep_end", "subnet_up":
+			if d := e.Time.Sub(at); d > 0 {
+				list = append(list, fmt.Sprintf("%v %s: %s", d.Round(100*time.Microsecond), e.Kind, e.Message))
+			}
+		}
+	}
+	return list
 }
 
 // TestPairFloating: with a LID that floats a host that hears nothing finds the SA at the LID that it has
