@@ -72,16 +72,23 @@ const (
 // these by GUID. The second result is the manager that the outcome is about, nil for Lead.
 func Decide(own *Own, others []Other) (Outcome, *Other) {
 	slices.SortFunc(others, func(a, b Other) int { return cmp.Compare(a.Info.GUID, b.Info.GUID) })
-	master, highest := own.master(others), (*Other)(nil)
+	// A standby that ranks highest, to whom we do not yield, must not hide a master to whom we do.
+	master, highest, next := own.master(others), (*Other)(nil), (*Other)(nil)
 	for i := range others {
 		o := &others[i]
-		if own.Counts(o.Info.GUID) && o.Info.SMState != smp.SMNotActive && (highest == nil || o.Info.Beats(&highest.Info)) {
+		if !own.Counts(o.Info.GUID) || o.Info.SMState == smp.SMNotActive {
+			continue
+		}
+		if highest == nil || o.Info.Beats(&highest.Info) {
 			highest = o
+		}
+		if own.YieldsTo(&o.Info) && (next == nil || o.Info.Beats(&next.Info)) {
+			next = o
 		}
 	}
 	switch {
-	case own.Info.SMState == smp.SMMaster && highest != nil && own.YieldsTo(&highest.Info):
-		return HandOver, highest
+	case own.Info.SMState == smp.SMMaster && next != nil:
+		return HandOver, next
 	case own.Info.SMState == smp.SMMaster && master != nil:
 		return AwaitMaster, master
 	case own.Info.SMState == smp.SMMaster:
