@@ -51,7 +51,12 @@ func (l *loop) run(stored *store.State) error {
 	l.shell.SetWarm(d.cfg.Warm)
 	l.shell.SetFloat(d.cfg.Float)
 	d.cfg.Warm, d.cfg.Float = nil, nil // the core keeps them for as long as it needs them
+	h := l.hint()
+	l.shell.Step(sm.SetAllies{List: h.Allies}) // before it asks other managers
 	l.shell.Start(stored, d.cfg.Partitions)
+	if h.Warm != nil {
+		l.shell.SetWarm(h.Warm)
+	}
 	if err := d.cfg.PartitionsErr; err != nil {
 		d.note(slog.LevelError, sm.KindPartitionsRefused.String(), "the partitions given at the start cannot be read, so the stored ones stay in force: correct the file and send SIGHUP",
 			map[string]string{"err": err.Error()})
@@ -86,7 +91,9 @@ func (l *loop) run(stored *store.State) error {
 		case a := <-d.ask:
 			a <- d.core.Status()
 		case h := <-d.cfg.Hints:
-			l.shell.SetWarm(h.Warm)
+			if h.Warm != nil {
+				l.shell.SetWarm(h.Warm)
+			}
 			l.shell.Step(sm.SetAllies{List: h.Allies})
 		case <-d.pulses.sm.ask:
 		case <-progress:
@@ -111,6 +118,15 @@ func (l *loop) run(stored *store.State) error {
 		}
 	}
 	return l.result
+}
+
+// hint is one that waits, the zero Hint if there is none.
+func (l *loop) hint() (h Hint) {
+	select {
+	case h = <-l.d.cfg.Hints:
+	default:
+	}
+	return h
 }
 
 // packetsInARow is how many packets the loop takes before it looks for anything else.

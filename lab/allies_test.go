@@ -17,14 +17,15 @@ type allies struct {
 	*Cluster
 	ms     [3]*Manager
 	served [3]mad.Time // when the SA of each could answer first, of those that were standby
+	blind  bool        // the master does not know the others
 	t      testing.TB
 }
 
-func newAllies(t testing.TB, sc sim.Config) *allies {
+func newAllies(t testing.TB, sc sim.Config, blind bool) *allies {
 	t.Helper()
 	f := gen(t, "xgft", "2", "6,6", "1,3")
 	c, first := serveUp(t, f, sc)
-	x := &allies{Cluster: c, t: t, ms: [3]*Manager{first}}
+	x := &allies{Cluster: c, t: t, blind: blind, ms: [3]*Manager{first}}
 	hosts := cas(f)
 	for i := 1; i < 3; i++ {
 		m, err := c.Attach(hosts[7*i], TrialConfig(), nil)
@@ -63,11 +64,15 @@ func (x *allies) know(heard bool) {
 		var list []sm.Ally
 		for k, o := range x.ms {
 			if k != i {
-				list = append(list, sm.Ally{GUID: o.Status().PortGUID, Heard: heard && k == 0})
+				list = append(list, sm.Ally{GUID: o.Status().PortGUID, Lives: k > 0 || heard, Heard: heard && k == 0})
 			}
 		}
 		if i > 0 && x.ms[0].Snap.Up {
-			m.SetWarm(mirrorOf(x.t, x.ms[0].Snap))
+			w := mirrorOf(x.t, x.ms[0].Snap)
+			if x.blind { // the other standby is there since a moment ago
+				w.SMs = nil
+			}
+			m.SetWarm(w)
 		}
 		m.SetAllies(list...)
 	}
@@ -85,7 +90,7 @@ func TestAllies(t *testing.T) {
 			first, n := seeds(8, 200)
 			var worst time.Duration
 			for seed := first; seed < first+n; seed++ {
-				x := newAllies(t, sim.Config{Seed: seed, HopLatency: time.Microsecond, SMALatency: 30 * time.Microsecond})
+				x := newAllies(t, sim.Config{Seed: seed, HopLatency: time.Microsecond, SMALatency: 30 * time.Microsecond}, seed%2 == 0)
 				if !how.heard {
 					x.know(false)
 				}
@@ -116,7 +121,7 @@ func TestAllies(t *testing.T) {
 // TestAllyBusy: a master that answers no SMInfo, but says otherwise that it is master, is not succeeded
 // before three seconds; one of whom some packets are lost is not succeeded at all.
 func TestAllyBusy(t *testing.T) {
-	x := newAllies(t, sim.Config{Seed: 1, HopLatency: time.Microsecond, SMALatency: 30 * time.Microsecond})
+	x := newAllies(t, sim.Config{Seed: 1, HopLatency: time.Microsecond, SMALatency: 30 * time.Microsecond}, false)
 	x.Sim.SetDrop(0.05)
 	x.Run(time.Minute)
 	if x.served[1] != mad.Never || x.served[2] != mad.Never {
@@ -134,7 +139,7 @@ func TestAllyBusy(t *testing.T) {
 
 // TestAllyOfAnother: a master that is no ally is polled as the settings say.
 func TestAllyOfAnother(t *testing.T) {
-	x := newAllies(t, sim.Config{Seed: 1, HopLatency: time.Microsecond, SMALatency: 30 * time.Microsecond})
+	x := newAllies(t, sim.Config{Seed: 1, HopLatency: time.Microsecond, SMALatency: 30 * time.Microsecond}, false)
 	polls := 0
 	for _, m := range x.ms[1:] {
 		m.SetAllies(sm.Ally{GUID: ib.GUID(1)})

@@ -182,6 +182,13 @@ func (c *Core) hinted(ev Event) {
 	case SetWarm:
 		c.takeover.Set(ev.Snapshot, nil)
 	case SetAllies:
+		var living []ib.GUID
+		for _, a := range ev.List {
+			if a.Lives {
+				living = append(living, a.GUID)
+			}
+		}
+		c.takeover.Living(living)
 		c.mastership.SetAllies(ev.List)
 	}
 }
@@ -206,7 +213,7 @@ func (c *Core) onStart(ev Start) {
 	c.pkeys.Start()
 	if ev.Warm != nil {
 		c.takeover.Set(ev.Warm, ev.Float)
-		c.takeover.Arm()
+		c.takeover.Arm(0)
 	}
 	c.mastership.Start()
 }

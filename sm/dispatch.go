@@ -47,7 +47,7 @@ func (c *Core) build(it work.Item, r *mad.Request) bool {
 	case work.OpSMInfo, work.OpLightSM:
 		get(smp.AttrSMInfo, 0)
 		if c.Phase == notice.PhaseTakeover {
-			r.Retries = -1
+			c.takeover.Hasten(r)
 		}
 	case work.OpMapNode, work.OpMapSwitch, work.OpMapPort, work.OpMapBlock:
 		c.takeover.Build(it, r, get)

@@ -52,7 +52,7 @@ func (c *Core) End() {
 }
 
 // Succeed implements mastership.Manager.
-func (c *Core) Succeed() { c.takeover.Arm() }
+func (c *Core) Succeed(gone ib.GUID) { c.takeover.Arm(gone) }
 
 // Rediscover implements mastership.Manager.
 func (c *Core) Rediscover(why string) {

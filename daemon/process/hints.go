@@ -21,7 +21,14 @@ type warmth struct {
 	other  *subnet.Snapshot // what the master before published
 	heard  time.Time        // when other was known to be right
 	myself ib.GUID
+	// expect is when the cores were started anew to be master, which others were told; zero: they are,
+	// or they are not to be.
+	expect time.Time
 }
+
+// expectMost is how long others are told that these cores are to be master. Another manager may
+// forbid it.
+const expectMost = 2 * time.Second
 
 // warmAge is how long what another master published counts after it was last heard.
 const warmAge = time.Minute
@@ -72,6 +79,10 @@ func (q *Quorum) advised() {
 	if q.hints == nil {
 		return
 	}
+	if !q.expect.IsZero() && time.Since(q.expect) > expectMost {
+		q.expect = time.Time{}
+		q.Members.Lead(false)
+	}
 	h := q.hint()
 	if h.Warm == q.told.Warm && slices.Equal(h.Allies, q.told.Allies) {
 		return
@@ -97,7 +108,7 @@ func (q *Quorum) hint() (h daemon.Hint) {
 		if m.GUID == 0 || slices.ContainsFunc(h.Allies, func(a sm.Ally) bool { return a.GUID == m.GUID }) {
 			continue
 		}
-		h.Allies = append(h.Allies, sm.Ally{GUID: m.GUID, Heard: m.Heard && m.Active})
+		h.Allies = append(h.Allies, sm.Ally{GUID: m.GUID, Lives: m.Heard, Heard: m.Heard && m.Active})
 		if m.Active && m.Heard && (active == owner || m.GUID == owner) {
 			active = m.GUID
 		}

@@ -31,9 +31,13 @@ type Terms interface {
 	Holds() bool
 	// Away is why all changes are refused at present, or nil.
 	Away() error
-	// Resign gives the term back, Vacant reports whether its last owner did.
+	// Resign gives the term back. Vacant reports whether its last owner did, or, when it is called again
+	// and again, has not called Attend for a while.
 	Resign(ctx context.Context) error
 	Vacant(ctx context.Context) (bool, error)
+	// Attend is to be called by the owner every attendEvery at the latest. It also finds out whether the
+	// term was lost, and whether the store is away.
+	Attend(ctx context.Context) error
 	// Synced is the last entry that is known, and when there was no later one. It does not wait.
 	Synced() (journal.Mark, time.Time)
 	// Followed is the state up to that entry. It does not wait either.
@@ -64,11 +68,12 @@ type Quorum struct {
 	// it. 0: the defaults.
 	Wait, Look time.Duration
 
-	// gate is held by whoever wins the term, until it is known what the cores make of it, and for
-	// reading by their changes. Taken before mu.
-	gate sync.RWMutex
+	// gate is shut by whoever wins the term, until it is known what the cores make of it: by lead, or by
+	// keep, for which lead waits. Their changes pass it. Taken before mu.
+	gate gate
 
 	mu      sync.Mutex
+	kept    *keptPort          // guarded by mu
 	port    mad.Transport      // of the mandate; guarded by mu
 	again   bool               // of the mandate: its cores are master from the start; guarded by mu
 	known   journal.Mark       // up to which the cores have read the state; guarded by mu
@@ -81,7 +86,7 @@ type Quorum struct {
 	why     error              // why the term was not won; guarded by mu
 	regain  bool               // it was won after it could not be, or was lost; guarded by mu
 	tally   tally              // guarded by mu
-	kept    chan struct{}      // closed when keep, or the resignation after it, has ended; guarded by mu
+	resting chan struct{}      // closed when keep, or the resignation after it, has ended; guarded by mu
 	warmth                     // guarded by mu
 }
 
@@ -92,6 +97,8 @@ const (
 	// quorumSoon bounds the attempt to win the term in the manager's loop. Hosts wait for their answers
 	// meanwhile, and an etcd that elects a leader takes longer.
 	quorumSoon = 150 * time.Millisecond
+	// attendEvery is not longer than etcd.AttendEvery.
+	attendEvery = 2 * time.Second
 )
 
 // Run implements Authority: it follows what other processes write, and says.
@@ -110,6 +117,12 @@ func (q *Quorum) Run(ctx context.Context) error {
 	running.Go(func() { q.advise(ctx) })
 	q.follow(ctx)
 	running.Wait()
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.kept != nil { // the process ended before the next mandate
+		failed = errors.Join(failed, q.kept.port.Close())
+		q.kept = nil
+	}
 	return failed
 }
 
@@ -145,12 +158,20 @@ func (q *Quorum) look() time.Duration { return cmp.Or(q.Look, quorumLook) }
 
 // Await implements Authority.
 func (q *Quorum) Await(ctx context.Context) (*Mandate, error) {
-	port, err := q.Open(ctx)
-	if err != nil {
-		return nil, err
+	q.mu.Lock()
+	kept := q.kept
+	q.mu.Unlock()
+	if kept == nil {
+		port, err := q.Open(ctx)
+		if err != nil {
+			return nil, err
+		}
+		kept = keep(port)
 	}
+	port := kept.begin()
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	q.kept = kept
 	q.port, q.stale, q.term, q.lost = port, false, journal.Term{}, false
 	granted := q.granted
 	q.granted, q.again = false, granted
@@ -190,10 +211,10 @@ func (r *reader) Load() (*store.State, error) {
 // Apply implements store.Store. While the term is being won it does not wait: a change that was asked
 // for before must not be written after that by cores that know an older state.
 func (r *reader) Apply(ops []store.Op) error {
-	if !r.q.gate.TryRLock() {
+	if !r.q.gate.enter() {
 		return fmt.Errorf("%w: the term is being won", store.ErrUnavailable)
 	}
-	defer r.q.gate.RUnlock()
+	defer r.q.gate.leave()
 	r.q.mu.Lock()
 	stale := r.q.stale
 	r.q.mu.Unlock()
@@ -207,10 +228,10 @@ func (r *reader) Apply(ops []store.Op) error {
 func (q *Quorum) lead(ctx context.Context, guid ib.GUID, dropped bool) error {
 	q.led() // of a mastership before: it has resigned
 	q.mu.Lock()
-	kept := q.kept
+	resting := q.resting
 	q.mu.Unlock()
-	if kept != nil {
-		<-kept
+	if resting != nil {
+		<-resting
 	}
 	q.gate.Lock()
 	defer q.gate.Unlock()
@@ -233,14 +254,15 @@ func (q *Quorum) lead(ctx context.Context, guid ib.GUID, dropped bool) error {
 		q.log().Error("this manager is master without the term: it changes nothing that is stored", "err", err)
 	}
 	if q.Members != nil {
+		q.expect = time.Time{}
 		q.Members.Lead(true)
 	}
 	keeping, stop := context.WithCancel(ctx)
-	q.stop, q.kept = stop, make(chan struct{})
+	q.stop, q.resting = stop, make(chan struct{})
 	q.dropped, q.why = dropped, err
 	q.count(err == nil)
 	q.observe()
-	go q.keep(keeping, guid, err == nil, q.kept)
+	go q.keep(keeping, guid, err == nil, q.resting)
 	return nil
 }
 
@@ -262,6 +284,7 @@ func (q *Quorum) renew(more ...any) {
 	q.log().Info("this manager is master: its cores are started anew with the state of the others", more...)
 	q.stale, q.granted = true, true
 	if q.Members != nil {
+		q.expect = time.Now()
 		q.Members.Lead(true) // who waits for the new cores is not to take over
 	}
 }
@@ -278,6 +301,7 @@ func (q *Quorum) keep(ctx context.Context, guid ib.GUID, won bool, ended chan<- 
 	defer close(ended)
 	tick := time.NewTicker(q.look())
 	defer tick.Stop()
+	attended := time.Now()
 	for soon := !won; ; soon = false {
 		if !soon {
 			select {
@@ -294,6 +318,10 @@ func (q *Quorum) keep(ctx context.Context, guid ib.GUID, won bool, ended chan<- 
 		q.mu.Unlock()
 		if q.Terms.Holds() {
 			won = true
+			if time.Since(attended) >= attendEvery {
+				attended = time.Now()
+				q.attend(ctx)
+			}
 			continue
 		}
 		limited, cancel := context.WithTimeout(ctx, 5*q.wait())
@@ -310,6 +338,18 @@ func (q *Quorum) keep(ctx context.Context, guid ib.GUID, won bool, ended chan<- 
 			q.gate.Unlock()
 		}
 		cancel()
+	}
+}
+
+// attend says that this process lives. What comes of that, Terms shows.
+func (q *Quorum) attend(ctx context.Context) {
+	if q.Terms.Away() != nil {
+		return // it is asked already
+	}
+	limited, cancel := context.WithTimeout(ctx, q.wait())
+	defer cancel()
+	if err := q.Terms.Attend(limited); err != nil && ctx.Err() == nil {
+		q.log().Warn("the shared state does not answer", "err", err)
 	}
 }
 
@@ -341,7 +381,7 @@ func (q *Quorum) led() {
 	}
 	if !q.stale {
 		q.own = nil
-		if q.Members != nil {
+		if q.Members != nil && q.expect.IsZero() {
 			q.Members.Lead(false)
 		}
 	}
@@ -371,17 +411,26 @@ func (q *Quorum) resign() {
 func (q *Quorum) Ended(m *Mandate, err error) (bool, error) {
 	q.led()
 	q.mu.Lock()
-	stale, kept := q.stale, q.kept
-	q.kept = nil
-	q.mu.Unlock()
-	if kept != nil {
-		<-kept
+	stale, resting, kept := q.stale, q.resting, q.kept
+	q.resting = nil
+	if !stale || kept.lost() != nil {
+		q.kept = nil
 	}
-	if !stale {
-		return q.Single.Ended(m, err)
+	q.mu.Unlock()
+	if resting != nil {
+		<-resting
 	}
 	m.Port.Close()
-	return true, nil
+	if stale && kept.lost() == nil {
+		return true, nil
+	}
+	if e := kept.port.Close(); e != nil {
+		q.log().Debug("the port was not closed", "err", e)
+	}
+	if err != nil && q.Again != nil && q.Again(err) || stale {
+		return true, nil
+	}
+	return false, err
 }
 
 // Store implements Authority.

@@ -2,6 +2,7 @@ package process_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -111,6 +112,8 @@ func (s *terms) Synced() (m journal.Mark, at time.Time) {
 	return m, at
 }
 
+func (s *terms) Attend(context.Context) error { return nil }
+
 func (s *terms) Followed() (*store.State, journal.Mark, error) { return s.Contents() }
 
 func (s *terms) Follow(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
@@ -129,9 +132,15 @@ type port struct {
 	mad.Transport
 	closed chan struct{}
 	once   sync.Once
+	guid   ib.GUID
 }
 
-func (p *port) PortGUID() ib.GUID { return 7 }
+func (p *port) Recv(*mad.Packet) error {
+	<-p.closed
+	return errors.New("closed")
+}
+
+func (p *port) PortGUID() ib.GUID { return cmp.Or(p.guid, 7) }
 func (p *port) Close() error      { p.once.Do(func() { close(p.closed) }); return nil }
 
 // reign is a Quorum with a shared store, and the mandate that it gives.
@@ -296,7 +305,7 @@ func TestQuorumAway(t *testing.T) {
 				await(t, "changes are stored", func() bool { return r.m.Store.Apply(nil) == nil })
 				return
 			}
-			<-r.m.Port.(*port).closed // which ends the cores
+			_ = r.m.Port.Recv(&mad.Packet{}) // which ends the cores
 			r.restarted()
 		})
 	}
@@ -316,7 +325,7 @@ func TestQuorumLoses(t *testing.T) {
 		}
 		r.s.released = true
 	})
-	<-r.m.Port.(*port).closed
+	_ = r.m.Port.Recv(&mad.Packet{})
 	r.applies(false) // of cores that know an older state
 	r.restarted()
 	r.applies(true)

@@ -10,7 +10,9 @@ import (
 // succeeds the other, so a dead one is found soon.
 type Ally struct {
 	GUID ib.GUID
-	// Heard: it says on another channel, these moments, that it is master. Then its silence in the
+	// Lives: it was heard on another channel, these moments.
+	Lives bool
+	// Heard: it lives, and says there that it is master. Then its silence in the
 	// subnet counts only if it lasts: it may be busy.
 	Heard bool
 }

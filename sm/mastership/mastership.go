@@ -27,8 +27,9 @@ type Manager interface {
 	// Other is called when another manager is known to be, or to have been, master of the subnet
 	// or of a part of it.
 	Other(guid ib.GUID)
-	// Succeed is called when our master is gone, or has handed the subnet over: a sweep follows.
-	Succeed()
+	// Succeed is called when our master is gone, or has handed the subnet over: a sweep follows. gone is
+	// the one that is gone, 0 if it lives.
+	Succeed(gone ib.GUID)
 	// End is called when a mastership, or the attempt at one, ends: what is under way is dropped.
 	End()
 	// Abort drops the sweep under way. Nothing that was written is undone.
@@ -178,6 +179,16 @@ func (s *Machine) TakeOver(why string) bool {
 	case election.FollowMaster, election.FollowHigher:
 		s.follow(*who, "another manager takes the subnet over: "+who.Info.GUID.String())
 		return false
+	case election.HandOver:
+		if _, ally := s.allies[who.Info.GUID]; ally {
+			s.handOver(*who)
+		}
+		return false
+	case election.AwaitMaster:
+		if _, ally := s.allies[who.Info.GUID]; !ally {
+			return false
+		}
+		// Both succeed the same master, and the one that ranks below yields.
 	default:
 		return false
 	}
@@ -253,7 +264,7 @@ func (s *Machine) takeHandover(from election.Other) {
 		s.manager.AskFullSweep("handover while discovering")
 	case subnet.Standby:
 		s.tookOver = false
-		s.manager.Succeed()
+		s.manager.Succeed(0)
 		s.lead("handover from " + from.Info.GUID.String())
 		s.manager.Rediscover("handover")
 		s.acknowledge(from)
@@ -284,7 +295,10 @@ func (s *Machine) masterLost(err error) {
 		why = s.master.Info.GUID.String() + " is no longer master"
 	}
 	s.Notify(notice.Notice{Kind: notice.KindOtherSM, Level: notice.Warn, Err: err, Text: why})
-	wasMaster := s.master.Info.SMState == smp.SMMaster
+	gone, wasMaster := s.master.Info.GUID, s.master.Info.SMState == smp.SMMaster
+	if err == nil {
+		gone = 0
+	}
 	if wasMaster {
 		s.manager.Other(s.master.Info.GUID)
 	}
@@ -298,7 +312,7 @@ func (s *Machine) masterLost(err error) {
 	}
 	s.tookOver = wasMaster
 	if wasMaster {
-		s.manager.Succeed()
+		s.manager.Succeed(gone)
 	}
 	s.Discover(why)
 }

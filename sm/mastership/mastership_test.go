@@ -83,7 +83,7 @@ func (b *stage) Abort()                { b.Printf("the sweep is dropped\n") }
 func (b *stage) Rediscover(why string) { b.Printf("a sweep begins: %s\n", why) }
 func (b *stage) Publish()              { b.Printf("publish a snapshot\n") }
 func (b *stage) PublishState()         {}
-func (b *stage) Succeed()              { b.Printf("the next sweep succeeds a master\n") }
+func (b *stage) Succeed(ib.GUID)       { b.Printf("the next sweep succeeds a master\n") }
 
 // Send implements env.Output. It writes down what our port sends that is no request of the engine.
 func (b *stage) Send(p *mad.Packet) {

@@ -23,6 +23,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"heddle/ib"
 	"heddle/ib/smp"
@@ -60,9 +61,11 @@ type Machine struct {
 	ports Ports
 	lids  LIDs
 
-	warm  *subnet.Snapshot // what the master publishes; nil: unknown
-	plan  *Float           // of warm; nil: unknown
-	armed bool             // the next sweep of a manager that is not master yet is a succession
+	warm   *subnet.Snapshot // what the master publishes; nil: unknown
+	plan   *Float           // of warm; nil: unknown
+	armed  bool             // the next sweep of a manager that is not master yet is a succession
+	gone   ib.GUID          // whom it succeeds; 0: not known
+	living []ib.GUID        // managers that are known to live, whatever the snapshot shows
 
 	// Of the takeover under way:
 	s       *subnet.Snapshot
@@ -118,8 +121,12 @@ func (m *Machine) Set(s *subnet.Snapshot, x *Float) {
 	}
 }
 
-// Arm has the next sweep begin with a takeover: our master is gone, or has handed over.
-func (m *Machine) Arm() { m.armed = true }
+// Living replaces the managers that are known to live, which the snapshot may not show.
+func (m *Machine) Living(list []ib.GUID) { m.living = list }
+
+// Arm has the next sweep begin with a takeover: our master is gone, or has handed over. gone is that
+// one's port, 0 if it is not known.
+func (m *Machine) Arm(gone ib.GUID) { m.armed, m.gone = true, gone }
 
 // Wanted reports whether the next sweep is to begin with a takeover.
 func (m *Machine) Wanted() bool { return m.armed && m.warm != nil && !m.Config.PlanOnly }
@@ -174,10 +181,17 @@ func (m *Machine) draw(near bool) (ok bool) {
 
 // others are the ports, as indices in the snapshot's Ports, of the managers that are to be asked.
 func (m *Machine) others() (list []int32) {
-	for i := range m.s.SMs {
-		if p := m.s.PortByPortGUID(m.s.SMs[i].GUID); p >= 0 && m.s.SMs[i].GUID != m.Config.PortGUID {
+	add := func(guid ib.GUID) {
+		p := m.s.PortByPortGUID(guid)
+		if p >= 0 && guid != m.Config.PortGUID && guid != m.gone && !slices.Contains(list, p) {
 			list = append(list, p)
 		}
+	}
+	for i := range m.s.SMs {
+		add(m.s.SMs[i].GUID)
+	}
+	for _, guid := range m.living {
+		add(guid)
 	}
 	return list
 }
@@ -260,6 +274,15 @@ func (m *Machine) feed() {
 			return
 		}
 	}
+}
+
+// askTimeout is that of the first of two questions to another manager. One that does not answer may be
+// dead too, and hosts wait.
+const askTimeout = 60 * time.Millisecond
+
+// Hasten sets the times of a question to another manager.
+func (m *Machine) Hasten(r *mad.Request) {
+	r.Timeout, r.Retries = min(askTimeout, m.Config.SMPTimeout), 1
 }
 
 // Build turns an item into a request; Sets are for Ports. A request is repeated once, except that to our

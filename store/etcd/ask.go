@@ -44,7 +44,7 @@ func (s *Store) transact(ctx context.Context, when []clientv3.Cmp, then, otherwi
 	limit := s.attempt(then)
 	for pause := firstPause; ; pause = min(2*pause, mostPause) {
 		a, cancel := context.WithTimeout(ctx, limit)
-		r, err := s.kv.Txn(a).If(when...).Then(then...).Else(otherwise...).Commit()
+		r, err := s.cli.Txn(a).If(when...).Then(then...).Else(otherwise...).Commit()
 		cancel()
 		switch {
 		case err == nil:

@@ -23,7 +23,7 @@ import (
 
 // faulty is etcd with faults on the way: each transaction of the Store asks fate.
 type faulty struct {
-	clientv3.KV
+	Cluster
 	mu   sync.Mutex
 	fate func(writes bool) fault
 	late []func() // transactions that arrive when the test says so
@@ -71,7 +71,7 @@ const (
 )
 
 func (f *faulty) Txn(ctx context.Context) clientv3.Txn {
-	return &faultyTxn{Txn: f.KV.Txn(ctx), f: f}
+	return &faultyTxn{Txn: f.Cluster.Txn(ctx), f: f}
 }
 
 // arrive carries out what is delayed.
@@ -122,7 +122,7 @@ func (x *faultyTxn) Commit() (*clientv3.TxnResponse, error) {
 		} else {
 			f.late = append(f.late, func() {
 				// Whether it is carried out, etcd alone decides.
-				_, _ = f.KV.Txn(context.Background()).If(x.when...).Then(x.then...).Else(x.els...).Commit()
+				_, _ = f.Cluster.Txn(context.Background()).If(x.when...).Then(x.then...).Else(x.els...).Commit()
 			})
 		}
 	}
@@ -148,12 +148,12 @@ func (x *faultyTxn) Commit() (*clientv3.TxnResponse, error) {
 // openFaulty returns a Store behind faults. It writes a snapshot every 7 entries.
 func openFaulty(t testing.TB, cli *clientv3.Client, prefix string) (*Store, *faulty) {
 	t.Helper()
-	f := &faulty{KV: cli, waits: map[*context.CancelFunc]bool{}}
 	own, err := clientv3.New(clientv3.Config{Endpoints: cli.Endpoints()})
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := newStore(own, f, Options{Prefix: prefix, Wait: need.Patience, SnapshotEvery: 7, Log: slog.New(slog.DiscardHandler)})
+	f := &faulty{Cluster: own, waits: map[*context.CancelFunc]bool{}}
+	s := newStore(f, Options{Prefix: prefix, Wait: need.Patience, SnapshotEvery: 7, Log: slog.New(slog.DiscardHandler)})
 	s.bound = f.bound
 	t.Cleanup(func() { s.Close() })
 	if err := s.reading(patient(t), s.catchUp); err != nil {
@@ -264,7 +264,7 @@ func TestDoubtSuperseded(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	other := newStore(cli, f, s.opt)
+	other := newStore(f, s.opt)
 	if err := other.Claim(patient(t), 2); err != nil {
 		t.Fatal(err)
 	}
@@ -410,4 +410,48 @@ func same(t testing.TB, got, want map[string]string) {
 	if fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Fatalf("the store has %v, not %v", got, want)
 	}
+}
+
+// TestLateNote: a note that was refused is not written later, when another one was set, or was read.
+func TestLateNote(t *testing.T) {
+	c := etcdtest.Start(t, 1)
+	s, f := openFaulty(t, c.Client(), "/note")
+	if err := s.Claim(patient(t), 1); err != nil {
+		t.Fatal(err)
+	}
+	note := func(want string) {
+		t.Helper()
+		if got, err := s.Note(); err != nil || string(got) != want {
+			t.Fatalf("the note is %q, not %q: %v", got, want, err)
+		}
+	}
+	refused := func(how fault) {
+		t.Helper()
+		f.set(func(writes bool) fault {
+			if writes {
+				return how
+			}
+			return passes
+		})
+		if err := s.SetNote([]byte("refused")); !errors.Is(err, store.ErrUnavailable) {
+			t.Fatal(err)
+		}
+		f.set(nil)
+	}
+	refused(delayed)
+	note("") // from here on it stays so
+	f.arrive()
+	note("")
+	refused(delayed)
+	if err := s.SetNote([]byte("second")); err != nil {
+		t.Fatal(err)
+	}
+	f.arrive()
+	note("second")
+	refused(unanswered)
+	note("refused") // it was carried out
+	if err := s.SetNote([]byte("third")); err != nil {
+		t.Fatal(err)
+	}
+	note("third")
 }

@@ -74,10 +74,18 @@ type Options struct {
 	Log *slog.Logger
 }
 
+// Cluster is what a Store needs of a client of etcd: *clientv3.Client, or a test's substitute. The
+// options of Watch and Compact are those that this package gives.
+type Cluster interface {
+	Txn(ctx context.Context) clientv3.Txn
+	Watch(ctx context.Context, key string, opts ...clientv3.OpOption) clientv3.WatchChan
+	Compact(ctx context.Context, rev int64, opts ...clientv3.CompactOption) (*clientv3.CompactResponse, error)
+	Close() error
+}
+
 // Store is a journal.Store in etcd.
 type Store struct {
-	cli  *clientv3.Client
-	kv   clientv3.KV // that of cli, or of a test
+	cli  Cluster
 	keys keys
 	opt  Options
 	life context.Context // ends with Close
@@ -112,6 +120,8 @@ type talk struct {
 	head     snapshotHead
 	bytes    int  // of the entries since the snapshot, as far as they are known
 	snapping bool // a snapshot is being written
+	asked    asked
+	unsure   bool // a note that was refused may still be written
 }
 
 // position is the last entry of the state, as etcd has it.
@@ -132,26 +142,32 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	if len(o.Endpoints) == 0 {
 		return nil, errors.New("etcd: no endpoint is given")
 	}
-	o.Prefix = cmp.Or(o.Prefix, DefaultPrefix)
-	o.Wait = cmp.Or(o.Wait, DefaultWait)
-	o.SnapshotEvery = cmp.Or(o.SnapshotEvery, DefaultSnapshotEvery)
-	if o.Log == nil {
-		o.Log = slog.New(slog.DiscardHandler)
-	}
 	cli, err := dial(ctx, &o)
 	if err != nil {
 		return nil, err
 	}
-	s := newStore(cli, cli, o)
+	return Over(ctx, cli, o)
+}
+
+// Over is Open with a client that is connected, which the Store closes. Endpoints, TLS, User and Password
+// of the options are not used.
+func Over(ctx context.Context, cli Cluster, o Options) (*Store, error) {
+	s := newStore(cli, o)
 	if err := s.reading(ctx, s.catchUp); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
 	return s, nil
 }
 
-func newStore(cli *clientv3.Client, kv clientv3.KV, o Options) *Store {
+func newStore(cli Cluster, o Options) *Store {
+	o.Prefix = cmp.Or(o.Prefix, DefaultPrefix)
+	o.Wait = cmp.Or(o.Wait, DefaultWait)
+	o.SnapshotEvery = cmp.Or(o.SnapshotEvery, DefaultSnapshotEvery)
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
 	s := &Store{
-		cli: cli, kv: kv, keys: keys{o.Prefix}, opt: o,
+		cli: cli, keys: keys{o.Prefix}, opt: o,
 		bound: context.WithTimeout, conversation: make(chan struct{}, 1), state: store.NewMemory(), talk: talk{stale: true},
 	}
 	s.life, s.end = context.WithCancel(context.Background())
@@ -314,40 +330,4 @@ func (s *Store) position() position {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.at
-}
-
-// Note implements journal.Store. All managers share the note.
-func (s *Store) Note() (note []byte, err error) {
-	ctx, cancel := s.bound(s.life, s.readWait())
-	defer cancel()
-	err = s.converse(ctx, func(ctx context.Context) error {
-		r, err := s.transact(ctx, nil, []clientv3.Op{clientv3.OpGet(s.keys.note())}, nil)
-		if err != nil {
-			return err
-		}
-		if kvs := r.Responses[0].GetResponseRange().Kvs; len(kvs) > 0 {
-			note = kvs[0].Value
-		}
-		return nil
-	})
-	return note, err
-}
-
-// SetNote implements journal.Store. If it fails, the note may be the old or the new one.
-func (s *Store) SetNote(b []byte) error {
-	ctx, cancel := s.bound(s.life, s.opt.Wait)
-	defer cancel()
-	return s.converse(ctx, func(ctx context.Context) error {
-		if !s.claim.held() {
-			return s.noTerm()
-		}
-		r, err := s.transact(ctx, s.guard(), []clientv3.Op{clientv3.OpPut(s.keys.note(), string(b))}, []clientv3.Op{clientv3.OpGet(s.keys.term())})
-		if err != nil {
-			return err
-		}
-		if !r.Succeeded {
-			return s.loseTerm(r.Responses[0].GetResponseRange().Kvs)
-		}
-		return nil
-	})
 }

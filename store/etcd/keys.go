@@ -19,7 +19,10 @@ type keys struct{ prefix string }
 
 func (k keys) term() string { return k.prefix + "/term" }
 func (k keys) note() string { return k.prefix + "/note" }
-func (k keys) head() string { return k.prefix + "/snapshot" }
+
+// question asks the owner of the term whether it lives.
+func (k keys) question() string { return k.prefix + "/question" }
+func (k keys) head() string     { return k.prefix + "/snapshot" }
 
 // journal is before all keys of entries, and journalEnd after them.
 func (k keys) journal() string    { return k.prefix + "/journal/" }

@@ -49,7 +49,7 @@ func TestReplaceAndSnapshot(t *testing.T) {
 		t.Errorf("a snapshot of the state before: %v", err)
 	}
 	// A snapshot becomes the newest one when Replace has written its pieces.
-	other := newStore(cli, cli, s.opt)
+	other := newStore(cli, s.opt)
 	other.claim = s.claim
 	pieces := 0
 	f.set(func(writes bool) fault {
@@ -71,7 +71,7 @@ func TestReplaceAndSnapshot(t *testing.T) {
 	if err := s.Replace(before, journal.Mark{Number: at.Number + 2}); !errors.Is(err, errLost) {
 		t.Errorf("Replace during a snapshot: %v", err)
 	}
-	for _, x := range []*Store{s, newStore(cli, cli, s.opt)} {
+	for _, x := range []*Store{s, newStore(cli, s.opt)} {
 		if got, _ := contents(t, x); len(got) != 1 || got["2"] != "new" {
 			t.Errorf("%v", got)
 		}

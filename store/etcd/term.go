@@ -142,7 +142,7 @@ func (s *Store) take(ctx context.Context, guid ib.GUID) error {
 	// What an earlier claim of ours left in doubt can be written no more when this one succeeds. If
 	// it has been written, it is read below like anybody's.
 	s.setClaim(claim{})
-	s.doubt = nil
+	s.doubt, s.unsure = nil, false
 	var c claim
 	get := []clientv3.Op{clientv3.OpGet(s.keys.term())}
 	r, err := s.transact(ctx, nil, get, nil)
@@ -194,23 +194,4 @@ func (s *Store) Resign(ctx context.Context) error {
 		s.lost = nil
 		return err
 	})
-}
-
-// Vacant reports whether nobody has the term: its last owner resigned.
-func (s *Store) Vacant(ctx context.Context) (vacant bool, err error) {
-	err = s.converse(ctx, func(ctx context.Context) error {
-		r, err := s.transact(ctx, nil, []clientv3.Op{clientv3.OpGet(s.keys.term())}, nil)
-		if err != nil {
-			return err
-		}
-		kvs := r.Responses[0].GetResponseRange().Kvs
-		if len(kvs) == 0 {
-			vacant = true
-			return nil
-		}
-		t, err := decodeTerm(kvs[0].Value)
-		vacant = t.Released
-		return err
-	})
-	return vacant, err
 }

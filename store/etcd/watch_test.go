@@ -149,7 +149,7 @@ func TestDamage(t *testing.T) {
 		if _, err := cli.Put(patient(t), prefix+x.key, x.value); err != nil {
 			t.Fatal(err)
 		}
-		other := newStore(s.cli, cli, s.opt)
+		other := newStore(cli, s.opt)
 		err := other.reading(patient(t), other.catchUp)
 		if x.key == "/term" {
 			err = other.Claim(patient(t), 2)

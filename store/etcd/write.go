@@ -397,9 +397,9 @@ func (s *Store) undo(b *batch) (*batch, error) {
 	return u, nil
 }
 
-// wentAway has changes refused without a wait from now on, until etcd answers again.
+// wentAway has changes refused without a wait from now on, until etcd answers again. Anybody may call it.
 func (s *Store) wentAway(err error) {
-	if !errors.Is(err, store.ErrUnavailable) || !s.claim.held() {
+	if !errors.Is(err, store.ErrUnavailable) || !s.Holds() {
 		return
 	}
 	s.mu.Lock()
