@@ -101,6 +101,7 @@ type Store struct {
 	talk
 
 	holding atomic.Bool // talk.claim is held; for who cannot wait for the conversation
+	gaveUp  atomic.Bool // talk.claim is to be dropped by the next one who has the conversation
 
 	mu     sync.Mutex // guards everything below
 	state  *store.Memory
@@ -248,7 +249,17 @@ func (s *Store) converse(ctx context.Context, f func(ctx context.Context) error)
 	if s.life.Err() != nil {
 		return errClosed
 	}
+	s.giveUp()
 	return f(ctx)
+}
+
+// giveUp drops a claim whose resignation had no time for the conversation. The holder of the conversation
+// calls it first.
+func (s *Store) giveUp() {
+	if s.gaveUp.Swap(false) {
+		s.setClaim(claim{})
+		s.lost = nil
+	}
 }
 
 // over is ErrClosed if the Store is, else ErrUnavailable because of err.

@@ -92,7 +92,7 @@ func (s *Store) setClaim(c claim) {
 }
 
 // Holds reports whether this Store has the term, as far as it knows. It does not wait.
-func (s *Store) Holds() bool { return s.holding.Load() }
+func (s *Store) Holds() bool { return s.holding.Load() && !s.gaveUp.Load() }
 
 func randomID() string {
 	var b [12]byte
@@ -178,9 +178,10 @@ func (s *Store) take(ctx context.Context, guid ib.GUID) error {
 	return nil
 }
 
-// Resign gives the term back, when this manager is no longer master. It does nothing if it has none.
+// Resign gives the term back, when this manager is no longer master. It does nothing if it has none. If it
+// fails, this Store has no term all the same.
 func (s *Store) Resign(ctx context.Context) error {
-	return s.reading(ctx, func(ctx context.Context) error {
+	err := s.reading(ctx, func(ctx context.Context) error {
 		if !s.claim.held() {
 			return nil
 		}
@@ -194,4 +195,8 @@ func (s *Store) Resign(ctx context.Context) error {
 		s.lost = nil
 		return err
 	})
+	if err != nil && s.Holds() {
+		s.gaveUp.Store(true)
+	}
+	return err
 }

@@ -108,6 +108,7 @@ func (s *Store) withdraw(w *waiter) bool {
 
 // commit writes what waits in the queue, as much as fits into a transaction.
 func (s *Store) commit(ctx context.Context) {
+	s.giveUp()
 	err := s.settle(ctx)
 	if err == nil && s.stale {
 		err = s.catchUp(ctx)

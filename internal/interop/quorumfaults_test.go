@@ -1,0 +1,149 @@
+package interop
+
+import (
+	"context"
+	"encoding/binary"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"heddle/ib"
+	"heddle/ib/sa"
+	"heddle/ib/smp"
+	"heddle/mad"
+	"heddle/transport/ibsim"
+)
+
+// joiner joins groups from a host, one after the other, and leaves them a while later. The answer to a
+// leave says whether the join was there.
+type joiner struct {
+	*registrar
+	left, lost, unknown int
+}
+
+// joinedAtOnce is how many groups a joiner is in.
+const joinedAtOnce = 100
+
+// joiner connects a host; run has it join.
+func (x *trio) joiner(host string) *joiner {
+	x.t.Helper()
+	c, err := ibsim.Dial(context.Background(), ibsim.Options{SockName: x.sock, Node: host})
+	if err != nil {
+		x.t.Fatal(err)
+	}
+	r := &registrar{t: x.t, c: c, patience: 200 * time.Millisecond, answers: make(chan *ib.MAD, 1000), gid: ib.MakeGID(ib.DefaultSubnetPrefix, x.b.portGUID(host))}
+	j := &joiner{registrar: r}
+	go r.receive()
+	x.t.Cleanup(r.end)
+	return j
+}
+
+// run joins and leaves until the end.
+func (j *joiner) run() {
+	var in []uint64
+	for id := uint64(1); !j.stop.Load(); id++ {
+		if a := j.member(ib.MethodSet, id); a != nil && a.Status() == 0 {
+			j.mu.Lock()
+			j.acked = append(j.acked, ackedService{id, time.Now()})
+			j.mu.Unlock()
+			in = append(in, id)
+		}
+		if len(in) > joinedAtOnce {
+			j.leave(in[0])
+			in = in[1:]
+		}
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.acked = j.acked[:0] // those that are left
+	for _, id := range in {
+		j.acked = append(j.acked, ackedService{id: id})
+	}
+}
+
+// leave leaves a group, and notes whether the host was a member.
+func (j *joiner) leave(id uint64) {
+	for tried := false; ; tried = true {
+		a := j.member(ib.MethodDelete, id)
+		switch {
+		case a != nil && a.Status() == 0:
+			j.left++
+			return
+		case a != nil && a.Status() == ib.StatusBusy:
+			continue // nothing was done
+		case a == nil && !j.stop.Load():
+			continue // it may have been done
+		case a != nil && !tried:
+			j.lost++
+		default:
+			j.unknown++
+		}
+		return
+	}
+}
+
+// member sends a join or a leave to the manager that the host's port names; nil: there was no answer.
+func (j *joiner) member(how ib.Method, id uint64) *ib.MAD {
+	var m ib.MAD
+	smp.NewDR(&m, ib.MethodGet, smp.AttrPortInfo, 1, 0, nil)
+	var pi smp.PortInfo
+	if a := j.exchange(mad.Addr{LID: ib.LIDPermissive}, 0, &m); a == nil || pi.Decode(smp.Data(a)) != nil {
+		return nil
+	}
+	r := sa.MCMemberRecord{PortGID: j.gid, QKey: 0x0B1B, PKey: ib.PKeyDefaultFull, JoinState: 1}
+	copy(r.MGID[:], []byte{0xff, 0x12, 0x40, 0x1b, 0xff, 0xff})
+	binary.BigEndian.PutUint64(r.MGID[8:], id)
+	mask := sa.MCMemberCompMGID | sa.MCMemberCompPortGID | sa.MCMemberCompJoinState
+	if how == ib.MethodSet {
+		mask |= sa.MCMemberCompQKey | sa.MCMemberCompTClass | sa.MCMemberCompPKey | sa.MCMemberCompSL | sa.MCMemberCompFlowLabel
+	}
+	sa.New(&m, how, sa.AttrMCMemberRecord, 0, mask)
+	r.Put(sa.Data(&m))
+	return j.exchange(mad.Addr{LID: pi.MasterSMLID, QP: 1}, 1, &m)
+}
+
+// TestQuorumKilled: kill -9 of the master of three while joins go to etcd. Nothing that was acknowledged is
+// lost. It measures how long no query is answered, and how long no join is acknowledged.
+func TestQuorumKilled(t *testing.T) {
+	b := testNet{name: "small", gen: []string{"xgft", "2", "4,4", "1,2"}}.build(t)
+	_, env := b.simulate(t)
+	sock := strings.TrimPrefix(env[0], "IBSIM_SOCKNAME=")
+	x := newTrio(t, &b, sock)
+	for i := range 3 {
+		x.start(i)
+	}
+	x.settled(-1)
+	j := x.joiner(b.cas[3])
+	j.done.Go(j.run)
+	w := watchSA(t, sock, b.cas[5], b.portGUID(b.cas[6]))
+	var changes, queries []time.Duration
+	for range rounds(3, 20) {
+		master := x.settled(-1)
+		j.after(time.Now(), 20)
+		w.answered(t)
+		w.longest()
+		at := time.Now()
+		x.prog[master].stop(syscall.SIGKILL)
+		changes = append(changes, j.after(time.Now(), 20).Sub(at))
+		x.settled(master)
+		w.answered(t)
+		queries = append(queries, w.longest())
+		x.start(master)
+	}
+	gaps(t, "killed", changes)
+	gaps(t, "killed, queries", queries)
+	j.end()
+	master := x.settled(-1)
+	x.prog[master].stop(syscall.SIGKILL)
+	x.settled(master)
+	k := x.joiner(b.cas[3]) // the same host asks the next master
+	for _, m := range j.acked {
+		k.leave(m.id)
+	}
+	lost, unknown := j.lost+k.lost, j.unknown+k.unknown
+	t.Logf("%d joins were acknowledged, of %d it is not known whether they were left", j.left+k.left+lost+unknown, unknown)
+	if lost > 0 || k.left == 0 {
+		t.Errorf("%d joins that were acknowledged are lost; %d of the last ones are there", lost, k.left)
+	}
+}
