@@ -10,7 +10,7 @@ export CGO_ENABLED ?= 0
 # How long each fuzz target runs under `make fuzz`.
 FUZZTIME ?= 20s
 
-.PHONY: help build heddle-etcd packages image test-packages run check test test-only same race fuzz-some test-long test-kernel bench bench-repair bench-peers fuzz lint fmt deps clean
+.PHONY: help build heddle-etcd packages image test-packages run check test test-only test-etcd same race fuzz-some test-long test-kernel bench bench-repair bench-peers fuzz lint fmt deps clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -55,7 +55,12 @@ test: deps ## everything that must hold: lint, race detector, some fuzzing, test
 	@failed=0; for part in lint race fuzz-some test-only; do $(MAKE) --no-print-directory $$part || failed=1; done; exit $$failed
 
 test-only: deps ## the tests alone
-	@echo '== tests'; ./internal/deps/test.sh -timeout 30m ./...
+	@failed=0; $(MAKE) --no-print-directory test-etcd || failed=1; \
+	  echo '== tests'; ./internal/deps/test.sh -timeout 30m ./... || failed=1; exit $$failed
+
+# The first time it compiles etcd, which takes a minute or two; after that it takes seconds.
+test-etcd: ## the module of heddle-etcd
+	@echo '== heddle-etcd'; cd cmd/heddle-etcd && $(GO) vet ./... && $(GO) test ./...
 
 # TESTS and HEDDLE_SEEDS choose what runs.
 same: ## does the work tree do what commit BASE does, datagram by datagram?

@@ -1,4 +1,4 @@
-package main
+package preset
 
 import (
 	"maps"
@@ -8,7 +8,7 @@ import (
 // TestPreset: what the environment has stays.
 func TestPreset(t *testing.T) {
 	env := map[string]string{"ETCD_ELECTION_TIMEOUT": "2000", "ETCD_NAME": "a"}
-	if err := preset(func(k string) (string, bool) { v, ok := env[k]; return v, ok }, func(k, v string) error { env[k] = v; return nil }); err != nil {
+	if err := Set(func(k string) (string, bool) { v, ok := env[k]; return v, ok }, func(k, v string) error { env[k] = v; return nil }); err != nil {
 		t.Fatal(err)
 	}
 	want := map[string]string{
