@@ -168,7 +168,7 @@ var rules = []rule{
 	{"lab/experiment/dftree", []string{"lab", "lab/experiment/bed", "report", "sm", "sa", "perf", "perf/dftree", "perf/hotspot", "mad", "route", "route/engine/...", "sim", "sim/dataplane", "sim/host/...", "fabric", "ib/..."}, false, "an experiment stands on what experiments share, not on others"},
 	{"lab/experiment/congestion", []string{"lab/experiment/bed", "report", "congestion", "route", "route/engine/...", "sim/dataplane", "fabric", "ib/..."}, false, "an experiment stands on what experiments share, not on others"},
 	{"cmd/heddle", []string{"..."}, false, "wiring may import everything"},
-	{"cmd/heddle-etcd", nil, false, "a module of its own: a data base is no part of a subnet manager"},
+	{"cmd/heddle-etcd", []string{"cmd/heddle-etcd/..."}, false, "a module of its own: a data base is no part of a subnet manager"},
 	{"examples", []string{"sim", "mad", "route/...", "fabric", "ib/..."}, false, "examples for other programs: public packages, and the simulator"},
 	{"internal", []string{"..."}, false, "tools and test support"},
 	{"internal/heap", nil, true, "a queue of any values"},
