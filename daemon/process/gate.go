@@ -8,6 +8,7 @@ type gate struct {
 	inside int           // changes under way; guarded by mu
 	shut   bool          // guarded by mu
 	empty  chan struct{} // closed when none is inside; nil: nobody waits. Guarded by mu
+	open   chan struct{} // closed when it is not shut any more; nil: nobody waits. Guarded by mu
 }
 
 // enter reports whether a change may pass. It does not wait. After true the change has to leave.
@@ -30,11 +31,17 @@ func (g *gate) leave() {
 	}
 }
 
-// Lock shuts the gate, and returns when no change is inside. One goroutine at a time may have it shut.
+// Lock shuts the gate, and returns when no change is inside. One goroutine at a time has it shut.
 func (g *gate) Lock() {
 	g.mu.Lock()
-	if g.shut {
-		panic("process: two shut the gate")
+	for g.shut {
+		if g.open == nil {
+			g.open = make(chan struct{})
+		}
+		open := g.open
+		g.mu.Unlock()
+		<-open
+		g.mu.Lock()
 	}
 	g.shut = true
 	if g.inside == 0 {
@@ -52,4 +59,8 @@ func (g *gate) Unlock() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.shut = false
+	if g.open != nil {
+		close(g.open)
+		g.open = nil
+	}
 }
