@@ -182,6 +182,7 @@ func TestConvert(t *testing.T) {
 		{"perfmgr TRUE\nperfmgr_sweep_time_s 30", "perfmgr", Set, "perf=30s"},
 		{"perfmgr TRUE\nperfmgr_ignore_cas TRUE", "perfmgr_ignore_cas", Set, "perf-hosts=false"},
 		{"perfmgr_sweep_time_s 30", "perfmgr_sweep_time_s", Unneeded, "perfmgr is FALSE"},
+		{"node_name_map_name /there/names", "node_name_map_name", Set, "node-names=/there/names"},
 		{"event_plugin_name opensmtmon", "event_plugin_name", LeftOut, "plug-ins"},
 		{"log_flags 0x07", "log_flags", Set, "log-level=debug"},
 		{"log_flags 0x43", "dump_files_dir", Set, "dump=/var/log/"},

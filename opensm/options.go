@@ -173,7 +173,7 @@ var serviceOptions = []Option{
 	{Name: "event_db_dump_file", kind: text, Default: Null, Verdict: Lost, Means: "'heddle ctl perf dump --opensm' prints the same text; no file is written"},
 	{Name: "event_plugin_name", kind: text, Default: Null, Verdict: Lost, Means: "plug-ins of OpenSM cannot be loaded; events are at /v1/events and in the log"},
 	{Name: "event_plugin_options", kind: text, Default: Null, Verdict: Needless, Means: "without a plug-in they have no effect"},
-	{Name: "node_name_map_name", kind: text, Default: Null, Verdict: Lost, Means: "nodes have the names of their descriptions"},
+	{Name: "node_name_map_name", kind: text, Default: Null, Setting: "node-names", take: takeFile},
 }
 
 var programOptions = []Option{

@@ -217,7 +217,7 @@ func eachOwnLID(q *query, lidComp wire.CompMask, fn func(p *subnet.Port)) {
 // nodeInfoOf is the NodeInfo that a record shows for an end port.
 func (q *query) nodeInfoOf(p *subnet.Port) (n smp.NodeInfo, desc string) {
 	nd := &q.s.Nodes[p.Node]
-	n, desc = nd.Info, nd.Desc
+	n, desc = nd.Info, nd.Description()
 	n.PortGUID, n.LocalPortNum = p.GUID, p.Num
 	if v := p.Virtual; v != nil {
 		n.NodeGUID, n.SystemImageGUID = v.Node.VNodeGUID, v.Node.SystemImageGUID

@@ -71,6 +71,7 @@ type SAKey struct {
 // Files are those that the daemon reads and writes.
 type Files struct {
 	Partitions, QoSPolicy, PrefixRoutes string // read again on SIGHUP
+	NodeNames                           string
 	Thresholds                          string // read again on SIGHUP
 	SADump, Groups                      string
 	State, Dump                         string // directories

@@ -153,6 +153,7 @@ var notSettings = map[string]string{
 	"sm.Engines":        "made from engine and its files",
 	"sm.Explicit":       "of engine: one alone",
 	"sm.Roots":          "read from the file of roots",
+	"sm.Names":          "read from the file of node-names",
 	"sa.SAKey":          "from sa-key, or random",
 	"sa.TrustLocal":     "of sa-key",
 	"sa.QoS":            "read from the file of qos-policy",

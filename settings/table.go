@@ -357,6 +357,11 @@ var programTable = []Setting{
 		value:   text{func(c *Config) *string { return &c.Files.State }},
 	},
 	{
+		Name: "node-names", Group: Running, Arg: "FILE", Since: v020, OpenSM: "node_name_map_name",
+		Meaning: "file with a node GUID and a name a line, in the format of OpenSM's node-name-map: names in the API, the page, the log, metrics, dumps and the QoS policy; the SA answers with the nodes' own descriptions",
+		value:   text{func(c *Config) *string { return &c.Files.NodeNames }},
+	},
+	{
 		Name: "dump", Group: Running, Arg: "DIR", Since: first, OpenSM: "dump_files_dir",
 		Meaning: "directory for OpenSM-style dump files, written when the subnet is up and when routes change",
 		value:   text{func(c *Config) *string { return &c.Files.Dump }},

@@ -163,7 +163,7 @@ func (c *Core) showNodes(s *subnet.Snapshot) (portAt []int32) {
 	for i, o := range order {
 		n := &f.Nodes[o]
 		s.Nodes[i] = subnet.Node{
-			Info: n.Info, Desc: n.Desc, First: int32(len(s.Ports)), SwitchIndex: -1, Switch: n.Switch,
+			Info: n.Info, Desc: n.Desc, Said: n.Said, First: int32(len(s.Ports)), SwitchIndex: -1, Switch: n.Switch,
 			Path: paths[n.Path.Off : n.Path.Off+uint32(n.Path.N) : n.Path.Off+uint32(n.Path.N)], OK: n.OK(),
 			Unseen: n.Flags&topo.NodeUnseen != 0,
 		}

@@ -56,10 +56,19 @@ type Ref struct {
 // NoRef is the Ref of nothing.
 func NoRef() Ref { return Ref{Node: -1} }
 
+// Description is the node's own NodeDescription, up to the first NUL.
+func (n *Node) Description() string {
+	if n.Said != "" {
+		return n.Said
+	}
+	return n.Desc
+}
+
 // Node is one node of the subnet.
 type Node struct {
 	Info  smp.NodeInfo // as read through the first port that was found
-	Desc  string       // NodeDescription up to the first NUL
+	Desc  string       // its name: NodeDescription up to the first NUL, or the operator's
+	Said  string       // NodeDescription where Desc is another name, else empty
 	First int32        // index in Snapshot.Ports of its port 0
 	// SwitchIndex is the index in Graph.Switches, -1 for other nodes.
 	SwitchIndex int32

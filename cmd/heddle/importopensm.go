@@ -284,6 +284,11 @@ func (x *opensmImport) checkFiles(f smFlags) {
 	if _, err := f.config("sm"); err != nil {
 		x.problems = append(x.problems, err.Error())
 	}
+	if in, err := os.Open(f.Files.NodeNames); err == nil {
+		_, notes, _ := opensm.Names(in, f.Files.NodeNames) // config has had its error
+		x.misread = append(x.misread, notes...)
+		in.Close()
+	}
 	parts, err := f.readPartitions(warnings)
 	switch {
 	case errors.Is(err, partition.ErrNothing):

@@ -23,6 +23,7 @@ import (
 	"heddle/daemon/process"
 	"heddle/ib"
 	"heddle/mad"
+	"heddle/opensm"
 	"heddle/settings"
 	"heddle/sm"
 	"heddle/store"
@@ -73,7 +74,14 @@ func (f smFlags) config(command string) (c sm.Config, err error) {
 		return c, err
 	}
 	c.Roots = c.Route.Roots
-	return c, nil
+	c.Names, err = readInput(f.From("node-names"), f.Files.NodeNames, nodeNames)
+	return c, err
+}
+
+// nodeNames reads a node-name-map. What OpenSM would make of its lines is shown by the import.
+func nodeNames(r io.Reader) (map[ib.GUID]string, error) {
+	names, _, err := opensm.Names(r, "node-name-map")
+	return names, err
 }
 
 // openStore opens the persistent state; without a directory it is in memory.

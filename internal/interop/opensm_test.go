@@ -146,3 +146,45 @@ func linesOf(conf, name string) string {
 	}
 	return out.String()
 }
+
+// TestNodeNames: a node-name-map gives nodes names in the API, the log, metrics and dumps. The SA answers
+// with their own descriptions, as OpenSM does.
+func TestNodeNames(t *testing.T) {
+	need.Tool(t, "saquery")
+	b := smallTree.build(t)
+	_, env := b.simulate(t)
+	sock := strings.TrimPrefix(env[0], "IBSIM_SOCKNAME=")
+	sw := b.fab.Nodes[b.fab.Find(b.sm)]
+	host := b.fab.Nodes[b.fab.Find(b.cas[1])]
+	names := fmt.Sprintf("%#x \"rack 7 top\"\n%#x backup-server # spare\n", uint64(sw.GUID), uint64(host.GUID))
+	if err := os.WriteFile(filepath.Join(b.dir, "names"), []byte(names), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	addr := need.Addr(t)
+	sm := start(t, b.dir, nil, heddle, "sm", "--port", "ibsim:"+b.cas[0]+"@"+sock, "--api", addr, "--node-names", "names", "--dump", "dumps")
+	sm.await("SUBNET UP\n", 0, upTime)
+	nodes := must(t, upTime, b.dir, nil, heddle, "ctl", "nodes", "--api", addr)
+	links := must(t, upTime, b.dir, nil, heddle, "ctl", "links", "--api", addr)
+	dump, err := os.ReadFile(filepath.Join(b.dir, "dumps", "opensm-subnet.lst"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for what, text := range map[string]string{"ctl nodes": nodes, "ctl links": links, "the dump": string(dump)} {
+		for _, name := range []string{"rack 7 top", "backup-server"} {
+			if !strings.Contains(text, name) {
+				t.Errorf("%s does not show %s:\n%s", what, name, tail(text))
+			}
+		}
+		if strings.Contains(text, host.Desc+" ") {
+			t.Errorf("%s shows %s:\n%s", what, host.Desc, tail(text))
+		}
+	}
+	records := must(t, upTime, b.dir, append(env, "SIM_HOST="+b.cas[2]), "ibsim-run", "saquery", "NR", fmt.Sprint(b.seenLIDs(t, env, b.cas[2])[fmt.Sprintf("%v[1]", host.GUID)]))
+	if !strings.Contains(records, host.Desc) || strings.Contains(records, "backup-server") {
+		t.Errorf("saquery NR:\n%s", tail(records))
+	}
+	out, err := run(t, upTime, b.dir, nil, heddle, "sm", "--port", "ibsim:"+b.cas[3]+"@"+sock, "--node-names", b.path)
+	if err == nil || !strings.Contains(out, "does not begin with a GUID") {
+		t.Errorf("a file that is none: %v, %s", err, out)
+	}
+}

@@ -81,6 +81,10 @@ type Config struct {
 	// MayLack: the partner may have given what the store does not know, so that is kept.
 	MayLack bool
 
+	// Names are the operator's names of nodes, by node GUID, in place of their descriptions. Only
+	// the SA's records have the descriptions.
+	Names map[ib.GUID]string
+
 	Prefix           ib.SubnetPrefix // of every GID; fe80::/64 by default
 	LMC              uint8           // 0–7, of CA and router ports
 	LMCPort0         uint8           // 0–7, of enhanced switch ports 0

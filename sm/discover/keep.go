@@ -111,7 +111,7 @@ func (d *Discovery) keepNode(was ref, path topo.PathRef, via ref) int32 {
 	d.absent.Keep(o.Info.NodeGUID)
 	i := f.AddNode(&o.Info, path)
 	n := &f.Nodes[i]
-	n.Via, n.Switch, n.Desc = via, o.Switch, o.Desc
+	n.Via, n.Switch, n.Desc, n.Said = via, o.Switch, o.Desc, o.Said
 	n.Info.LocalPortNum = was.Port
 	n.Flags = o.Flags&(topo.NodeSwitchInfo|topo.NodeDesc) | topo.NodeUnseen
 	if !o.IsSwitch() {

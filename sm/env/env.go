@@ -140,7 +140,10 @@ func (e *Env) TakeDescription(it work.Item, comp *mad.Completion) {
 	n := &e.Fabric.Nodes[it.Node()]
 	var d smp.NodeDescription
 	if err := work.Answer(comp); err == nil && d.Decode(smp.Data(comp.MAD)) == nil {
-		n.Desc = d.String()
+		n.Desc, n.Said = d.String(), ""
+		if name := e.Config.Names[n.Info.NodeGUID]; name != "" && name != n.Desc {
+			n.Desc, n.Said = name, n.Desc
+		}
 		n.Flags |= topo.NodeDesc
 	}
 }

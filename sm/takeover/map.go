@@ -62,7 +62,7 @@ func (c *chart) add(n int32, path []byte, via subnet.Ref, hops uint8) {
 	c.index[n] = k + 1
 	c.at, c.hops = append(c.at, n), append(c.hops, hops)
 	t := &c.f.Nodes[k]
-	t.Desc, t.Switch, t.Via = nd.Desc, nd.Switch, via
+	t.Desc, t.Said, t.Switch, t.Via = nd.Desc, nd.Said, nd.Switch, via
 	t.Flags = topo.NodeDesc | topo.NodeSwitchInfo
 	for j, p := range c.s.NodePorts(n) {
 		q := c.f.PortOf(k, uint8(j))

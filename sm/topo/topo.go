@@ -94,7 +94,8 @@ const (
 type Node struct {
 	Info        smp.NodeInfo
 	Switch      smp.SwitchInfo
-	Desc        string
+	Desc        string // its name: NodeDescription, or the operator's
+	Said        string // NodeDescription where Desc is another name
 	First       int32 // index of port 0 in Topology.Ports
 	GraphSwitch int32 // index in graph.Switches, -1
 	Path        PathRef

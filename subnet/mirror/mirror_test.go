@@ -31,6 +31,7 @@ func tree(tb testing.TB) *subnet.Snapshot {
 	s.MFTs[0] = []subnet.MFTBlock{{Masks: &smp.MFT{1, 2}}, {Block: 1, Masks: &smp.MFT{3}}}
 	s.SMs = []subnet.SM{{GUID: 5, LID: 6, Priority: 7, State: subnet.Standby}}
 	s.Unsure = []ib.GUID{3}
+	s.Nodes[1].Desc, s.Nodes[1].Said = "the operator's name", s.Nodes[1].Desc
 	at := s.EndPortPort[len(s.EndPortPort)-1]
 	p := *s.Ports[at]
 	p.GUID, p.LID, p.LMC, p.PKeys, p.Aliases = 0xA1, s.TopLID()+1, 0, []ib.PKey{0x8001}, []ib.GUID{0, 0xA2}

@@ -157,11 +157,14 @@ func getClass(r *reader) (class []int32) {
 
 func putNode(w *writer, n *subnet.Node) {
 	n.Info.Put(w.raw(smp.NodeInfoLen))
-	w.flags(n.OK, n.Unseen, n.SwitchIndex >= 0)
+	w.flags(n.OK, n.Unseen, n.SwitchIndex >= 0, n.Said != "")
 	if n.Info.NodeType == ib.NodeSwitch {
 		n.Switch.Put(w.raw(smp.SwitchInfoLen))
 	}
 	w.string(n.Desc)
+	if n.Said != "" {
+		w.string(n.Said)
+	}
 }
 
 // getNode reads a node; SwitchIndex is 0 if it has a place in the graph, else -1.
@@ -169,7 +172,7 @@ func getNode(r *reader) (n subnet.Node) {
 	if p := r.raw(smp.NodeInfoLen); p != nil && n.Info.Decode(p) != nil {
 		r.fail(errValue)
 	}
-	f := r.flags(3)
+	f := r.flags(4)
 	n.OK, n.Unseen, n.SwitchIndex = f[0], f[1], -1
 	if f[2] {
 		n.SwitchIndex = 0
@@ -182,6 +185,11 @@ func getNode(r *reader) (n subnet.Node) {
 		r.fail(errValue)
 	}
 	n.Desc = r.string()
+	if f[3] {
+		if n.Said = r.string(); n.Said == "" {
+			r.fail(errValue)
+		}
+	}
 	return n
 }
 
