@@ -83,6 +83,8 @@ type Config struct {
 	OnUp func(*subnet.Snapshot)
 	// OnPublish is called with every snapshot of a master, from the loop.
 	OnPublish func(*subnet.Snapshot)
+	// OnState is called when the state of the mastership is another one, from the loop.
+	OnState func(subnet.SMState)
 	// OnPlan is called with the result of Core.PlanOnly.
 	OnPlan func(*sm.Plan)
 	// Progress is called about ten times a second during a sweep.

@@ -20,7 +20,8 @@ type loop struct {
 	ctx   context.Context
 	shell *shell.SM
 	alarm alarm
-	burst mad.Burster // nil: one packet at a time
+	burst mad.Burster    // nil: one packet at a time
+	state subnet.SMState // as OnState was told; the core begins as NotActive
 
 	row  []*mad.Packet // packets that the core gets, or has had; see next
 	at   int           // the next one of row
@@ -362,6 +363,10 @@ func (l *loop) Stepped(_ sm.Event, out *sm.Output) {
 	d := l.d
 	st := d.core.Standing()
 	l.changedStatus(st)
+	if st.State != l.state && d.cfg.OnState != nil {
+		d.cfg.OnState(st.State)
+	}
+	l.state = st.State
 	switch {
 	case !st.Up:
 		d.upAt.Store(0)

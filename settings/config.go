@@ -75,6 +75,7 @@ type Files struct {
 	Thresholds                          string // read again on SIGHUP
 	SADump, Groups                      string
 	State, Dump                         string // directories
+	OpenSM                              string // directory; empty: none of OpenSM's files is kept
 }
 
 // API is where the HTTP API is served.

@@ -367,6 +367,11 @@ var programTable = []Setting{
 		value:   text{func(c *Config) *string { return &c.Files.Dump }},
 	},
 	{
+		Name: "opensm-compatible", Group: Running, Arg: "DIR", Since: v020, Bare: "/", Commands: []string{"sm"},
+		Meaning: "keep files that scripts for OpenSM read, below this directory: var/cache/opensm/guid2lid, var/log/opensm-subnet.lst, and var/log/opensm.log with the lines Entering MASTER state and SUBNET UP, which SIGUSR1 opens again; without an argument /",
+		value:   text{func(c *Config) *string { return &c.Files.OpenSM }},
+	},
+	{
 		Name: "log-level", Group: Running, Arg: "LEVEL", Since: first, OpenSM: "log_flags",
 		Meaning: "minimum level of log messages",
 		value: choice[int]{func(c *Config) *int { return &c.Log.Level }, []word[int]{

@@ -20,7 +20,13 @@ func writeDump(dir string, s *subnet.Snapshot) error {
 	if s == nil || s.Graph == nil || s.Tables == nil {
 		return fmt.Errorf("--dump: there are no tables to write")
 	}
-	f := s.Fabric()
+	f, o := dumpedSubnet(s)
+	return dumpFiles(dir, f, s.Graph, s.Tables, o)
+}
+
+// dumpedSubnet is the subnet as a dump shows it: links with their states, and which node has the
+// manager.
+func dumpedSubnet(s *subnet.Snapshot) (*fabric.Fabric, osmdump.SubnetOptions) {
 	sm := -1
 	if s.Self != subnet.NoRef() {
 		sm = int(s.Self.Node)
@@ -31,7 +37,7 @@ func writeDump(dir string, s *subnet.Snapshot) error {
 		}
 		return ib.StateDown
 	}
-	return dumpFiles(dir, f, s.Graph, s.Tables, osmdump.SubnetOptions{SM: sm, State: state})
+	return s.Fabric(), osmdump.SubnetOptions{SM: sm, State: state}
 }
 
 // dumper keeps the dump files of a manager up to date. It writes changes

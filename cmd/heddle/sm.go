@@ -316,6 +316,11 @@ func (f smFlags) manage(cmd *cobra.Command, m managed) error {
 	if dumps != nil {
 		defer dumps.close()
 	}
+	scripts, err := f.opensmFiles(m.log)
+	if err != nil {
+		return err
+	}
+	defer scripts.close()
 	var dumpErr error
 	p := process.New(process.Config{
 		Authority: m.authority, PortName: m.name, Events: m.events, Audit: audit, Log: m.log,
@@ -329,11 +334,14 @@ func (f smFlags) manage(cmd *cobra.Command, m managed) error {
 				if dumps != nil {
 					dumps.changed(s)
 				}
+				scripts.changed(s, mandate.Store)
 				if mandate.Published != nil && s.Up {
 					mandate.Published(s)
 				}
 			}
+			cfg.OnState = scripts.entering
 			cfg.OnUp = func(s *subnet.Snapshot) {
+				scripts.up(s, mandate.Store)
 				if dumps != nil {
 					if dumpErr = dumps.up(s); dumpErr != nil {
 						m.log.Error("the dump files could not be written", "err", dumpErr)

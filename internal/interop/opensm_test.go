@@ -6,8 +6,10 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"heddle/internal/need"
@@ -186,5 +188,74 @@ func TestNodeNames(t *testing.T) {
 	out, err := run(t, upTime, b.dir, nil, heddle, "sm", "--port", "ibsim:"+b.cas[3]+"@"+sock, "--node-names", b.path)
 	if err == nil || !strings.Contains(out, "does not begin with a GUID") {
 		t.Errorf("a file that is none: %v, %s", err, out)
+	}
+}
+
+// TestOpenSMCompatible: with --opensm-compatible scripts for OpenSM find their files and lines, SIGUSR1
+// opens the log again, and OpenSM itself reads guid2lid.
+func TestOpenSMCompatible(t *testing.T) {
+	need.Tool(t, "opensm")
+	b := smallTree.build(t)
+	_, env := b.simulate(t)
+	sock := strings.TrimPrefix(env[0], "IBSIM_SOCKNAME=")
+	sm := start(t, b.dir, nil, heddle, "sm", "--port", "ibsim:"+b.cas[0]+"@"+sock, "--api", "", "--opensm-compatible=compatible", "--state", "state")
+	sm.await("SUBNET UP\n", 0, upTime)
+	log := filepath.Join(b.dir, "compatible/var/log/opensm.log")
+	lines := func() string {
+		b, err := os.ReadFile(log)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(b)
+	}
+	form := regexp.MustCompile(`(?s)^[A-Z][a-z]{2} \d\d \d\d:\d\d:\d\d \d{6} \[[0-9A-F]{8}\] 0x80 -> Entering DISCOVERING state\n.* -> Entering MASTER state\n.* -> SUBNET UP\n$`)
+	if text := lines(); !form.MatchString(text) {
+		t.Errorf("the log is\n%s", text)
+	}
+	list, err := os.ReadFile(filepath.Join(b.dir, "compatible/var/log/opensm-subnet.lst"))
+	if err != nil || strings.Count(string(list), "LOG=ACT") != 2*len(cables(b.fab)) { // a line for each direction
+		t.Errorf("%v: opensm-subnet.lst has\n%s", err, tail(string(list)))
+	}
+	lids := b.seenLIDs(t, env, b.cas[2])
+	cache := filepath.Join(b.dir, "compatible/var/cache/opensm")
+	stored := func() int {
+		f, err := os.Open(filepath.Join(cache, opensm.FileLIDs))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		var c opensm.Cache
+		if err := c.ReadLIDs(f, "guid2lid", 0); err != nil || len(c.Problems)+len(c.Notes) > 0 {
+			t.Fatal(err, c)
+		}
+		return len(c.LIDs)
+	}
+	if n := stored(); n != len(lids) {
+		t.Errorf("guid2lid has %d ports, want %d", n, len(lids))
+	}
+	// A log that was moved away is opened again.
+	if err := os.Rename(log, log+".1"); err != nil {
+		t.Fatal(err)
+	}
+	sm.Signal(syscall.SIGUSR1)
+	eventually(t, "the log is opened again", func() bool { _, err := os.Stat(log); return err == nil })
+	if err := sm.stop(syscall.SIGTERM); err != nil {
+		t.Errorf("heddle sm ended with %v", err)
+	}
+	if text := lines(); !strings.HasSuffix(text, " 0x80 -> Exiting SM\n") || strings.Contains(text, "SUBNET UP") {
+		t.Errorf("the new log is\n%s", text)
+	}
+	conf := filepath.Join(b.dir, "opensm.conf")
+	if err := os.WriteFile(conf, []byte("force_log_flush TRUE\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	osm := start(t, b.dir, append(env, "SIM_HOST="+b.cas[0], "OSM_TMP_DIR="+b.dir, "OSM_CACHE_DIR="+cache), "ibsim-run", need.Tool(t, "opensm"), "-F", conf, "-e", "-f", "stdout")
+	osm.await("SUBNET UP", 0, upTime)
+	if now := b.seenLIDs(t, env, b.cas[2]); !maps.Equal(now, lids) {
+		t.Errorf("LIDs moved:\n%s", lidDiff(lids, now))
+	}
+	osm.stop(syscall.SIGINT)
+	if n := stored(); n != len(lids) {
+		t.Errorf("OpenSM left %d ports in guid2lid, want %d", n, len(lids))
 	}
 }

@@ -96,8 +96,8 @@ type Node struct {
 	Switch      smp.SwitchInfo
 	Desc        string // its name: NodeDescription, or the operator's
 	Said        string // NodeDescription where Desc is another name
-	First       int32 // index of port 0 in Topology.Ports
-	GraphSwitch int32 // index in graph.Switches, -1
+	First       int32  // index of port 0 in Topology.Ports
+	GraphSwitch int32  // index in graph.Switches, -1
 	Path        PathRef
 	Via         subnet.Ref // the port that path's last hop leaves by; NoRef for our own node
 	Flags       NodeFlags
