@@ -42,7 +42,7 @@ func dumpedSubnet(s *subnet.Snapshot) (*fabric.Fabric, osmdump.SubnetOptions) {
 
 // dumper keeps the dump files of a manager up to date. It writes changes
 // outside the manager's loop, which must not wait for the files of a large
-// fabric; of several pending changes only the last is written.
+// fabric; of several pending changes only the last is written. A nil *dumper has nothing to write.
 type dumper struct {
 	dir  string
 	told func(error) // gets the result of a write
@@ -80,7 +80,7 @@ func (d *dumper) up(s *subnet.Snapshot) error {
 
 // changed receives every snapshot, from the goroutine that calls up.
 func (d *dumper) changed(s *subnet.Snapshot) {
-	if d.last == nil || !s.Up || s.Tables == nil || s.Tables == d.last {
+	if d == nil || d.last == nil || !s.Up || s.Tables == nil || s.Tables == d.last {
 		return
 	}
 	d.last = s.Tables
@@ -93,6 +93,9 @@ func (d *dumper) changed(s *subnet.Snapshot) {
 
 // close waits for the write in progress.
 func (d *dumper) close() {
+	if d == nil {
+		return
+	}
 	close(d.next)
 	<-d.done
 }

@@ -313,9 +313,7 @@ func (f smFlags) manage(cmd *cobra.Command, m managed) error {
 	defer audit.Close()
 	var up bool
 	dumps := f.dumper(m.log)
-	if dumps != nil {
-		defer dumps.close()
-	}
+	defer dumps.close()
 	scripts, err := f.opensmFiles(m.log)
 	if err != nil {
 		return err
@@ -331,9 +329,7 @@ func (f smFlags) manage(cmd *cobra.Command, m managed) error {
 			}
 			cfg.Events, cfg.Groups = events, groups
 			cfg.OnPublish = func(s *subnet.Snapshot) {
-				if dumps != nil {
-					dumps.changed(s)
-				}
+				dumps.changed(s)
 				scripts.changed(s, mandate.Store)
 				if mandate.Published != nil && s.Up {
 					mandate.Published(s)
