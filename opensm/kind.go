@@ -3,6 +3,7 @@ package opensm
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"strconv"
 	"strings"
@@ -218,9 +219,7 @@ func (k kind) parseLevel(s string, before *Value) (*Value, string, error) {
 	}
 	v := &Value{Levels: map[uint8]uint64{}}
 	if before != nil {
-		for l, n := range before.Levels {
-			v.Levels[l] = n
-		}
+		maps.Copy(v.Levels, before.Levels)
 	}
 	v.Levels[uint8(sl&0xFF)] = n
 	var parts []string
