@@ -250,11 +250,6 @@ func (c *Cache) end(s, name string, line int) (ib.GUID, uint8, bool) {
 // Conflicts are entries of c that contradict what a store has: another LID for a port, or a LID
 // of another port.
 func (c *Cache) Conflicts(have *store.State) (list []string) {
-	type user struct {
-		guid ib.GUID
-		lmc  uint8
-		lid  ib.LID
-	}
 	byGUID, byLID := map[ib.GUID]store.LIDEntry{}, map[ib.LID]ib.GUID{}
 	for _, e := range have.LIDs {
 		byGUID[e.GUID] = e
