@@ -25,7 +25,8 @@ type active struct {
 	granted bool
 	why     Why
 	alone   bool // entries count without the peer
-	solo    bool // note.solo, as it was before this manager began to be alone
+	solo    bool // note.solo, as it was before this term
+	told    bool // a change was answered while entries counted here alone
 	going   bool // alone is being written down
 	over    bool // it took over and is not alone yet; no pairing has begun since
 	// waits: nothing counts before the other manager, as standby, knows this term, and its disk
@@ -298,6 +299,7 @@ func (a *active) count(c *Core) {
 		if w.number > c.last.Number || !a.alone && w.number > a.acked {
 			break
 		}
+		a.told = a.told || a.alone
 		c.out.Done = append(c.out.Done, Done{w.id, nil})
 		a.size -= w.size
 		n++
@@ -433,7 +435,7 @@ func (a *active) join(c *Core) {
 			return
 		}
 		a.paired = true
-		c.note.common, c.note.solo = a.from, false
+		c.note.common, c.note.solo, a.solo, a.told = a.from, false, false, false
 		c.write(func(Did) {}) // it only saves a fork that is none
 		c.out.Sends = append(c.out.Sends, Pair{Term: c.term, ID: c.note.pair, Mark: a.from})
 		c.tell(Notice{Kind: NoticePaired, Mark: c.last})
@@ -450,7 +452,6 @@ func (a *active) leave(c *Core) {
 }
 
 func (a *active) goAlone(c *Core) {
-	a.solo = c.note.solo
 	c.note.alone, c.note.solo, c.note.common = true, true, max(c.note.common, a.acked)
 	a.secure(c)
 	term := c.term

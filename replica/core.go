@@ -474,9 +474,7 @@ func (c *Core) stepBack(why Why) {
 	if !c.active.granted || !c.active.secured {
 		c.aborted, c.note.began = true, journal.Term{}
 	}
-	if a := &c.active; !a.granted || a.going {
-		c.note.solo = a.solo // nothing has counted here alone
-	}
+	c.note.solo = c.note.solo && (c.active.solo || c.active.told)
 	c.active.stop(c)
 	c.role = Standby
 	c.standby = standby{pair: c.note.pair, conn: c.standby.conn, left: c.standby.left, claims: c.note.solo}

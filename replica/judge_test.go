@@ -139,7 +139,7 @@ func (s *site) replaced(c *Replace) {
 			return
 		}
 	}
-	if s.life > s.solo {
+	if s.solo > 0 && s.life > s.solo {
 		return // it started anew, and does not know
 	}
 	w.fail("%d makes a fork file, and told nobody of an entry after %d", s.i, c.Fork)
