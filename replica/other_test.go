@@ -175,3 +175,32 @@ func TestHandoverAlone(t *testing.T) {
 		}
 	}
 }
+
+// TestEchoOfOtherStart: a standby starts twice in short order, and the signs of its second start are
+// lost, but the stream is not. It is paired, and the active manager echoes a number of the first
+// start. That number says nothing of the second one: the pairing has no lease.
+func TestEchoOfOtherStart(t *testing.T) {
+	for seed := range uint64(10) {
+		w, a := pair(t, seed)
+		b := a.other()
+		b.crash()
+		w.run(w.now.Add(3 * time.Second))
+		b.start()
+		w.until("they are a pair", func() bool { return b.core.standby.spare(stepped(b)) })
+		b.crash()
+		w.loss[b.i] = [2]int{100, 100}
+		boot := a.core.peer.Boot
+		b.start()
+		paired := false
+		for end := w.now.Add(6 * time.Second); w.now < end; {
+			w.run(w.now.Add(time.Millisecond)) // check looks whether one is alone, and the other one paired
+			paired = paired || b.core.standby.paired
+		}
+		if a.core.peer.Boot != boot || !paired {
+			w.fail("a sign of the second start was heard, or it was not paired")
+		}
+		w.heal()
+		w.run(w.now.Add(30 * time.Second))
+		w.judge(w.now)
+	}
+}
