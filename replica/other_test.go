@@ -14,7 +14,7 @@ func TestSplitKeeps(t *testing.T) {
 		b := a.other()
 		w.split, w.cut[Stream] = true, true
 		w.breakAll(true)
-		w.until("the takeover", func() bool { return len(w.turns) > 0 })
+		w.until("the takeover, and no way to the other one", func() bool { return b.core.active.fenced })
 		w.port[b.i] = false
 		b.step(Port{false})
 		w.split = false
@@ -25,6 +25,17 @@ func TestSplitKeeps(t *testing.T) {
 			a.crash()
 			a.start()
 			w.run(w.now.Add(time.Duration(w.r.IntN(3000)) * time.Millisecond))
+		} else if seed%4 == 1 {
+			// It finds the other one at its port first, and has written down that it is not alone when
+			// the other one hears it.
+			w.cut[Fabric] = true
+			w.port[b.i] = true
+			b.step(Port{true})
+			w.until("it is standby", func() bool { return a.core.role == Standby })
+			w.run(w.now.Add(200 * time.Millisecond))
+			if a.alone {
+				w.fail("its disk says that it is alone")
+			}
 		}
 		w.heal()
 		w.run(w.now.Add(30 * time.Second))
