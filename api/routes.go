@@ -3,6 +3,7 @@ package api
 import (
 	"net/http"
 	"slices"
+	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -147,7 +148,11 @@ func newTable() *table {
 // find returns the row of a request, nil if there is none.
 func (t *table) find(r *http.Request) *Route {
 	_, pattern := t.mux.Handler(r)
-	return t.rows[pattern]
+	row := t.rows[pattern]
+	if row != nil && row.Path == "/" && strings.HasPrefix(r.URL.Path, "/v1/") {
+		return nil // no file of the page
+	}
+	return row
 }
 
 // known reports whether the path has a row with another method.

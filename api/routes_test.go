@@ -201,6 +201,9 @@ func rowOf(method, path string) (best *Route) {
 			best, exact = r, n
 		}
 	}
+	if best != nil && best.Path == "/" && strings.HasPrefix(path, "/v1/") {
+		return nil
+	}
 	return best
 }
 
