@@ -49,15 +49,25 @@ func (t *tokens) enter(st store.Store) {
 	t.store = st
 }
 
+// only reports whether this process alone writes the store.
+func (t *tokens) only(st store.Store) bool {
+	if s, ok := st.(interface{ Holds() bool }); ok { // a manager runs without the term too
+		return s.Holds()
+	}
+	return t.writer() != nil
+}
+
 // followTokens keeps the tokens up to date until ctx ends.
 func (p *Process) followTokens(ctx context.Context) {
 	st := p.cfg.Authority.Store()
 	_, shared := st.(journal.Store)
 	var failed string
-	use := 0
+	use, was := 0, false
 	for tick := time.NewTicker(access.PollTime); ; {
-		// Nobody else writes a store without a journal.
-		if shared {
+		// Nobody else writes a store without a journal, or that of an active manager. When it becomes
+		// active it looks once more.
+		only := p.tokens.only(st)
+		if shared && !(only && was) {
 			err := p.tokens.poll(st)
 			if text := fmt.Sprint(err); err != nil && text != failed && ctx.Err() == nil {
 				p.log().Warn("the named tokens cannot be read; those of before stay valid", "kind", "tokens_unread", "err", err)
@@ -66,6 +76,7 @@ func (p *Process) followTokens(ctx context.Context) {
 				failed = ""
 			}
 		}
+		was = only
 		if use += int(access.PollTime); use >= int(useTime) {
 			use = 0
 			if w := p.tokens.writer(); w != nil {

@@ -35,6 +35,7 @@ func TestTokensOnStandby(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan error)
 		go func() { ended <- p.Run(ctx) }()
+		synctest.Wait() // it has looked once
 		h := p.Handler(api.Options{Token: "secret", Login: true})
 		ask := func(method, path, body, token string) *httptest.ResponseRecorder {
 			r := httptest.NewRequest(method, "http://127.0.0.1"+path, strings.NewReader(body))
