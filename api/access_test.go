@@ -330,6 +330,18 @@ func TestTenant(t *testing.T) {
 	}
 }
 
+// TestBodiesOfTenants: a tenant sends 1 MiB at most, where others may send more.
+func TestBodiesOfTenants(t *testing.T) {
+	o, tokens := everything(t)
+	h := New(newFake(0), o)
+	large := `{"operations":[{"op":"detach","name":"acme-1"}]` + strings.Repeat(" ", maxTenantBody) + "}"
+	for role, want := range map[access.Role]int{access.Tenant: 413, access.Operator: 200} {
+		if w := ask(h, "POST", "/v1/vms:batch", strings.NewReader(large), "Authorization: Bearer "+tokens[role], inJSON); w.Code != want {
+			t.Errorf("%v: %d %.200s", role, w.Code, w.Body)
+		}
+	}
+}
+
 // TestAuditCampaign: the audit log has every request of a random campaign that was to change something
 // or read keys, by whom and with which result, in order, and nothing else.
 func TestAuditCampaign(t *testing.T) {

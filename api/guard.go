@@ -107,6 +107,10 @@ func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	if c.Role == access.Tenant {
 		limit = min(limit, maxTenantBody)
+		if r.ContentLength > limit { // handlers know the limit of others alone
+			refuse(w, http.StatusRequestEntityTooLarge, fmt.Sprintf("a tenant sends %d bytes at most", limit))
+			return
+		}
 	}
 	r.Body = http.MaxBytesReader(w, r.Body, limit)
 	head := w.Header()
