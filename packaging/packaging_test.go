@@ -39,7 +39,8 @@ func recipes(t *testing.T) (all map[string]*recipe, files map[string]map[string]
 		}
 		all[name], files[name] = r, map[string]string{}
 		for _, c := range r.Contents {
-			if m, ok := c.(map[string]any); ok { // the others stand for files that build.sh makes
+			// What is no map stands for files that build.sh makes.
+			if m, ok := c.(map[string]any); ok && m["type"] != "dir" {
 				files[name][m["dst"].(string)] = m["src"].(string)
 			}
 		}

@@ -4,6 +4,7 @@
 set -eu
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
+chmod 755 "$dir"
 mkdir -p "$dir/usr/bin" "$dir/var/lib/heddle" "$dir/etc"
 install -m 755 "$1" "$dir/usr/bin/heddle"
 chmod 700 "$dir/var/lib/heddle"
