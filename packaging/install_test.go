@@ -129,8 +129,9 @@ func (r *root) want(script, want string) {
 // managers are active.
 func (r *root) systemd() {
 	r.do(`mkdir -p /run/systemd/system
-printf '#!/bin/sh\necho "$@" >> /tmp/systemctl.log\n' > /usr/local/bin/systemctl
-chmod +x /usr/local/bin/systemctl
+rm -f /usr/bin/systemctl
+printf '#!/bin/sh\necho "$@" >> /tmp/systemctl.log\n' > /usr/bin/systemctl
+chmod +x /usr/bin/systemctl
 : > /tmp/systemctl.log`)
 }
 
@@ -284,16 +285,16 @@ env HEDDLE_CONFIG=/etc/heddle/heddle.yaml HEDDLE_STATE=/var/lib/heddle/x HEDDLE_
 	if asked := r.asked(); regexp.MustCompile(`(?m)^(stop|restart|start|try-restart)`).MatchString(asked) || !strings.Contains(said, "systemctl restart") {
 		t.Errorf("an upgrade asks systemd for:\n%s\nand says\n%s", asked, said)
 	}
-	r.want("grep priority: /etc/heddle/heddle.yaml; stat -c %a /etc/heddle/heddle.yaml; cat /etc/heddle/x.env; ls /var/lib/heddle/x", "priority: 7\n600\nHEDDLE_LMC=1\nheddle.db")
+	r.want("grep priority: /etc/heddle/heddle.yaml; stat -c %a /etc/heddle/heddle.yaml; cat /etc/heddle/x.env; ls /var/lib/heddle/x", "priority: 7\n600\nHEDDLE_LMC=1\nheddle.db\nsa-key")
 
 	r.do("dpkg -r heddle")
 	if asked := r.asked(); !strings.Contains(asked, "stop heddle@*.service") {
 		t.Errorf("removal asks systemd for:\n%s", asked)
 	}
 	r.want("ls /etc/heddle /var/lib/heddle/x; ls /usr/bin/heddle 2>&1 || true; getent passwd heddle | cut -d: -f1",
-		"/etc/heddle:\netcd.env\nheddle.yaml\nx.env\n\n/var/lib/heddle/x:\nheddle.db\nls: cannot access '/usr/bin/heddle': No such file or directory\nheddle")
+		"/etc/heddle:\netcd.env\nheddle.yaml\nheddle.yaml.dpkg-dist\nx.env\n\n/var/lib/heddle/x:\nheddle.db\nsa-key\nls: cannot access '/usr/bin/heddle': No such file or directory\nheddle")
 	r.do("dpkg -i " + two)
-	r.want("grep priority: /etc/heddle/heddle.yaml; ls /var/lib/heddle/x", "priority: 7\nheddle.db")
+	r.want("grep priority: /etc/heddle/heddle.yaml; ls /var/lib/heddle/x", "priority: 7\nheddle.db\nsa-key")
 
 	// A purge leaves nothing, and what belongs to the other package.
 	r.do(`mkdir -p /etc/systemd/system/multi-user.target.wants /var/backups/heddle/x
@@ -321,7 +322,7 @@ func (r *root) rpm(one, two built) {
 	if asked := r.asked(); regexp.MustCompile(`(?m)^(stop|restart|start|try-restart)`).MatchString(asked) {
 		t.Errorf("an upgrade asks systemd for:\n%s", asked)
 	}
-	r.want("rpm -q --qf '%{VERSION}\\n' heddle; grep priority: /etc/heddle/heddle.yaml; ls /var/lib/heddle/x", "1.1.0\npriority: 7\nheddle.db")
+	r.want("rpm -q --qf '%{VERSION}\\n' heddle; grep -o 'priority: .*' /etc/heddle/heddle.yaml; ls /var/lib/heddle/x", "1.1.0\npriority: 7\nheddle.db")
 	r.do("rpm -e heddle heddle-etcd")
 	if asked := r.asked(); !strings.Contains(asked, "stop heddle@*.service") {
 		t.Errorf("erasure asks systemd for:\n%s", asked)
