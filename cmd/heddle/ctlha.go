@@ -90,6 +90,12 @@ func printHA(w io.Writer, body []byte) error {
 	if p.PeerActive {
 		peer = "active"
 	}
+	switch last := lastHeard(p); {
+	case last < 0:
+		peer = "not heard,"
+	case last > silentPartner:
+		peer = "silent, " + peer + " before,"
+	}
 	row("partner", "%s at %s, port GUID %s, LID %d", peer, p.Peer, p.PeerGUID, p.PeerLID)
 	row("last sync", "%s", ago(p.Synced))
 	row("heard", "over TCP %s, in the subnet %s", ago(p.Stream), ago(p.Fabric))
@@ -139,6 +145,20 @@ func printHA(w io.Writer, body []byte) error {
 		row("disk", "%s", p.DiskError)
 	}
 	return t.Flush()
+}
+
+// silentPartner is for how long a partner is what it said last, in seconds.
+const silentPartner = 2
+
+// lastHeard is how long ago the partner was heard on any channel, in seconds; negative: it was not.
+func lastHeard(p *api.Pair) float64 {
+	switch {
+	case p.Stream < 0:
+		return p.Fabric
+	case p.Fabric < 0:
+		return p.Stream
+	}
+	return min(p.Stream, p.Fabric)
 }
 
 // printQuorum shows how a manager stands to the state that it shares with others.

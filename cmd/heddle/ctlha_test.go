@@ -39,7 +39,7 @@ func TestPrintHA(t *testing.T) {
 term 2 of 0x1
 entry 9 here, 7 there
 lag 2 entries for 3.0 s
-partner standby at b:7482, port GUID 0x2, LID 4
+partner silent, standby before, at b:7482, port GUID 0x2, LID 4
 last sync 3.0 s ago
 heard over TCP not since the start, in the subnet 2.5 s ago
 stream down: connection refused
