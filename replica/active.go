@@ -466,33 +466,36 @@ func (a *active) goAlone(c *Core) {
 
 // may reports whether a paired manager may go alone: rules 2 and 5.
 func (a *active) may(c *Core) bool {
-	p := &c.peer
-	if a.waits {
+	switch {
+	case a.waits:
 		return false
-	}
-	if a.over {
-		if knows(c) {
-			return !p.Was // or it might go on alone after a start
-		}
-		if a.named > 0 && (c.gone() || c.past(a.named, c.cfg.Fence)) {
-			r, ok := c.look(a.named)
-			return ok && r.Port && r.Fabr && r.Mine
-		}
-	} else if c.heard && (p.Boot > a.pairBoot || p.Boot == a.pairBoot && !p.Paired && p.Left >= a.pairConn) {
-		return true // it left, or started anew
-	} else if c.heard && c.ended >= a.pairBoot && c.way < c.silence() {
+	case a.over && knows(c):
+		return !c.peer.Was // or it might go on alone after a start
+	case !a.over && a.left(c):
+		return true // or it started anew
+	case a.over && a.named > 0 && (c.gone() || c.past(a.named, c.cfg.Fence)):
+		return c.master(a.named)
+	case !a.over && c.heard && c.ended >= a.pairBoot && c.way < c.silence():
 		// It starts anew, if ever. It may have taken over before, unheard: this port names it then.
-		r, ok := c.look(c.endedAt)
-		return ok && r.Port && r.Fabr && r.Mine
+		return c.master(c.endedAt)
 	}
 	// Where no way led to this port, the other manager may have taken over without it, and needs
 	// time to make itself the SM of this port once there is one.
 	silence := max(c.silence(), c.way)
-	if !c.past(silence, c.cfg.Alone) {
-		return false
-	}
-	r, ok := c.look(silence.Add(c.cfg.Alone))
-	return ok && r.Port && r.Fabr && r.Mine && (!a.over || a.fenced)
+	return c.past(silence, c.cfg.Alone) && c.master(silence.Add(c.cfg.Alone)) && (!a.over || a.fenced)
+}
+
+// left reports whether the standby left the pairing, or started anew.
+func (a *active) left(c *Core) bool {
+	p := &c.peer
+	return c.heard && (p.Boot > a.pairBoot || p.Boot == a.pairBoot && !p.Paired && p.Left >= a.pairConn)
+}
+
+// master reports whether a look at the fabric that began at since or later shows this manager as the
+// SM of its port, which works.
+func (c *Core) master(since mad.Time) bool {
+	r, ok := c.look(since)
+	return ok && r.Port && r.Fabr && r.Mine
 }
 
 // knows reports whether the other manager is standby and knows this term.

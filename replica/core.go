@@ -90,9 +90,7 @@ func (c *Core) Step(now mad.Time, ev Event, out *Output) {
 	case Unanswered:
 		c.missed = true
 	case Ended:
-		if ev.Boot > c.ended {
-			c.ended, c.endedAt = ev.Boot, now
-		}
+		c.hearEnded(ev)
 	case Opened:
 		c.opened(ev.Mine)
 	case Closed:
@@ -102,10 +100,7 @@ func (c *Core) Step(now mad.Time, ev Event, out *Output) {
 	case Change:
 		c.change(ev)
 	case Probed:
-		c.probe.asked, c.probe.have, c.probe.result = false, true, ev
-		if !ev.Port || !ev.Fabr {
-			c.way = now
-		}
+		c.probed(ev)
 	case Fenced:
 		c.active.fence(c, ev)
 	case Challenged:
@@ -279,6 +274,19 @@ func (c *Core) remember(then func()) {
 
 // silence is since when nothing was heard of the peer.
 func (c *Core) silence() mad.Time { return max(c.heardAt[Stream], c.heardAt[Fabric]) }
+
+func (c *Core) probed(ev Probed) {
+	c.probe.asked, c.probe.have, c.probe.result = false, true, ev
+	if !ev.Port || !ev.Fabr {
+		c.way = c.now
+	}
+}
+
+func (c *Core) hearEnded(ev Ended) {
+	if ev.Boot > c.ended {
+		c.ended, c.endedAt = ev.Boot, c.now
+	}
+}
 
 // gone reports whether the process has ended whose sign was heard last.
 func (c *Core) gone() bool { return c.heard && c.ended >= c.peer.Boot }
