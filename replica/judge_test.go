@@ -72,6 +72,13 @@ func (w *world) check() {
 	}
 }
 
+// unheard reports whether entries count, or counted, in a newer term of the other manager, of which
+// a site has not heard: no rule lets it hear of that without a sign (seed 6238: the other one said
+// that entries may be missing, in its half of the fabric, and its signs are still lost when the
+// halves meet). Of two histories that of the newer term stays. A term in which nothing counts is no
+// excuse: its manager gives way.
+func (w *world) unheard(s *site) bool { return s.other().began.Compare(s.core.term) > 0 }
+
 // isAlone reports whether entries count on this manager alone, or may when it starts.
 func (s *site) isAlone() bool {
 	return s.alone || s.core != nil && s.core.role == Active && s.core.active.alone

@@ -85,6 +85,7 @@ type site struct {
 	alone   bool          // its note says so
 	solo    int           // the life in which its note said first that the peer may lack what counted; 0: it does not
 	forked  bool          // the last note that says so was given to the disk while two histories were possible
+	began   journal.Term  // of its own, in which entries count, as its note says
 	wall    time.Duration // what its wall clock is ahead
 	stop    bool          // SIGSTOP
 	held    []func()      // what came while it was stopped
@@ -384,7 +385,7 @@ func (s *site) apply(c Command) (d Did) {
 		} else if !n.solo {
 			s.solo = 0
 		}
-		s.boot, s.alone = n.boot, n.alone
+		s.boot, s.alone, s.began = n.boot, n.alone, n.began
 		d.Err = s.disk.SetNote(c.Note)
 	case ReadEntries:
 		d.Entries, d.Err = s.disk.Entries(c.From, c.Size)
@@ -421,7 +422,7 @@ func (s *site) done(d Done) {
 	if alone && !s.alone {
 		w.fail("change %d counts on %d alone, and its disk does not say so", d.ID, s.i)
 	}
-	w.acked[d.ID] = acked{w.now, s.i, alone, alone && (w.maybeFork() || s.other().isAlone())}
+	w.acked[d.ID] = acked{w.now, s.i, alone, alone && (w.maybeFork() || s.other().isAlone() || w.unheard(s))}
 }
 
 // key is the record that a change writes.
