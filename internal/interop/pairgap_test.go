@@ -35,11 +35,6 @@ type watch struct {
 // askEvery is the time between two questions, which is the resolution.
 const askEvery = 5 * time.Millisecond
 
-func watchSA(t *testing.T, sock, node string, to ib.GUID) *watch {
-	t.Helper()
-	return watchLID(t, sock, node, to, 0)
-}
-
 // watchLID asks at a LID whatever the port names; 0: at the one that it names.
 func watchLID(t *testing.T, sock, node string, to ib.GUID, lid ib.LID) *watch {
 	t.Helper()

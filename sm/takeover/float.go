@@ -133,6 +133,9 @@ func trees(s *subnet.Snapshot) *route.Multicast {
 	m := &route.Multicast{}
 	for k, n := range s.SwitchNode {
 		for _, b := range s.MFTBlocks(n) {
+			if b.Position > 15 || int(b.Block) > int(ib.LIDMaxMulticast-ib.LIDMinMulticast)/smp.MFTBlockMLIDs {
+				continue // no switch has such a block
+			}
 			for i, mask := range b.Masks {
 				if mask == 0 {
 					continue
