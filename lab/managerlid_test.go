@@ -2,6 +2,7 @@ package lab
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"slices"
@@ -382,9 +383,7 @@ func TestManagerLIDCost(t *testing.T) {
 		}
 		first, last, _ := d.answered()
 		early := smpsOf{}
-		for k, v := range n {
-			early[k] = v
-		}
+		maps.Copy(early, n)
 		mustUp(t, p.Cluster, p.m)
 		t.Logf("own %v, %d hosts: first answered after %v, last after %v; until then %v, with the sweep %v", own, len(d.list), first.Sub(began), last.Sub(began), early, n)
 		if !own && early["reregister"] > 2 {
