@@ -17,7 +17,7 @@ func (w *world) excuseNothing(s *site) {
 // before anything counts there. The other one is alone meanwhile. When they meet, what that one
 // acknowledged stays, although the standby's term is newer.
 func TestSplitKeeps(t *testing.T) {
-	for seed := range uint64(40) {
+	for seed := range uint64(12) {
 		w, a := pair(t, seed)
 		b := a.other()
 		w.split, w.cut[Stream] = true, true
@@ -113,7 +113,7 @@ func TestForkFile(t *testing.T) {
 // TestNoTurns: two managers on one fabric that never hear each other, as with a wrong GUID of the
 // peer, do not take over by turns: the second one holds as long as the first one answers as master.
 func TestNoTurns(t *testing.T) {
-	for seed := range uint64(20) {
+	for seed := range uint64(4) {
 		w, a := pair(t, seed)
 		b := a.other()
 		b.crash()
@@ -172,7 +172,7 @@ func TestOtherMasterHolds(t *testing.T) {
 // TestHandoverAlone: a manager that nobody can follow goes on without a pause when it is asked to
 // hand over, or when its port is down.
 func TestHandoverAlone(t *testing.T) {
-	for seed := range uint64(10) {
+	for seed := range uint64(4) {
 		w, a := pair(t, seed)
 		a.other().crash()
 		w.until("it is alone", func() bool { return a.core.active.alone })
@@ -196,7 +196,7 @@ func TestHandoverAlone(t *testing.T) {
 // lost, but the stream is not. It is paired, and the active manager echoes a number of the first
 // start. That number says nothing of the second one: the pairing has no lease.
 func TestEchoOfOtherStart(t *testing.T) {
-	for seed := range uint64(10) {
+	for seed := range uint64(4) {
 		w, a := pair(t, seed)
 		b := a.other()
 		b.crash()
