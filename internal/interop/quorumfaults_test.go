@@ -116,7 +116,7 @@ func TestQuorumKilled(t *testing.T) {
 	x.settled(-1)
 	j := x.joiner(b.cas[3])
 	j.done.Go(j.run)
-	w := watchSA(t, sock, b.cas[5], b.portGUID(b.cas[6]))
+	w := watchLID(t, sock, b.cas[5], b.portGUID(b.cas[6]), 0)
 	var changes, queries []time.Duration
 	for range rounds(3, 20) {
 		master := x.settled(-1)

@@ -99,7 +99,7 @@ func TestQuorumGap(t *testing.T) {
 		x.start(i)
 	}
 	x.settled(-1)
-	w := watchSA(t, sock, b.cas[100], b.portGUID(b.cas[200]))
+	w := watchLID(t, sock, b.cas[100], b.portGUID(b.cas[200]), 0)
 	gaps := map[string][]time.Duration{}
 	for range 5 {
 		for _, how := range []string{"kill -9", "host dies, with etcd's leader"} {
