@@ -70,14 +70,26 @@ func printHA(w io.Writer, body []byte) error {
 		row("role", "%s, without a partner", role)
 		return t.Flush()
 	}
-	since := ""
+	row("role", "%s, %s%s", role, h.State, since(&h))
+	printPair(row, &h)
+	return t.Flush()
+}
+
+// since is when and why a manager came to its role.
+func since(h *api.HA) string {
+	text := ""
 	if !h.Since.IsZero() {
-		since = " since " + h.Since.Local().Format(time.DateTime)
+		text = " since " + h.Since.Local().Format(time.DateTime)
 	}
 	if h.Why != "" {
-		since += ": " + h.Why
+		text += ": " + h.Why
 	}
-	row("role", "%s, %s%s", role, h.State, since)
+	return text
+}
+
+// printPair prints how the two managers of a pair stand to each other.
+func printPair(row func(k, f string, a ...any), h *api.HA) {
+	p := h.Pair
 	if h.ActiveAt != "" {
 		row("active", "%s", h.ActiveAt)
 	}
@@ -99,6 +111,28 @@ func printHA(w io.Writer, body []byte) error {
 	row("partner", "%s at %s, port GUID %s, LID %d", peer, p.Peer, p.PeerGUID, p.PeerLID)
 	row("last sync", "%s", ago(p.Synced))
 	row("heard", "over TCP %s, in the subnet %s", ago(p.Stream), ago(p.Fabric))
+	printChannels(row, h)
+	if p.Entries > 0 {
+		row("written", "%s, %.2f ms each until it counts", plural.Of(p.Entries, "entry"), 1000*p.Commit)
+	}
+	if p.Takeovers > 0 {
+		took := "not yet serving the whole subnet"
+		if p.Answering > 0 {
+			took = fmt.Sprintf("the last one in %.2f s", p.Answering)
+		}
+		row("takeovers", "%d, %s", p.Takeovers, took)
+	}
+	if p.Forks > 0 {
+		row("forks", "%s: heddle ctl ha forks", counted(p.Forks, "file"))
+	}
+	if p.DiskError != "" {
+		row("disk", "%s", p.DiskError)
+	}
+}
+
+// printChannels prints what connects this manager with its partner, and its port.
+func printChannels(row func(k, f string, a ...any), h *api.HA) {
+	p := h.Pair
 	stream := "down"
 	if h.Active && p.Serving || !h.Active && p.Connected { // the standby of the two copies on its own
 		stream = "up"
@@ -128,23 +162,6 @@ func printHA(w io.Writer, body []byte) error {
 		}
 		row("master", "%s", text)
 	}
-	if p.Entries > 0 {
-		row("written", "%s, %.2f ms each until it counts", plural.Of(p.Entries, "entry"), 1000*p.Commit)
-	}
-	if p.Takeovers > 0 {
-		took := "not yet serving the whole subnet"
-		if p.Answering > 0 {
-			took = fmt.Sprintf("the last one in %.2f s", p.Answering)
-		}
-		row("takeovers", "%d, %s", p.Takeovers, took)
-	}
-	if p.Forks > 0 {
-		row("forks", "%s: heddle ctl ha forks", counted(p.Forks, "file"))
-	}
-	if p.DiskError != "" {
-		row("disk", "%s", p.DiskError)
-	}
-	return t.Flush()
 }
 
 // silentPartner is for how long a partner is what it said last, in seconds.

@@ -72,6 +72,9 @@ func (d *dumper) write(s *subnet.Snapshot) error {
 // up writes synchronously, so that the files exist when the subnet is reported
 // up.
 func (d *dumper) up(s *subnet.Snapshot) error {
+	if d == nil {
+		return nil
+	}
 	if s != nil {
 		d.last = s.Tables
 	}

@@ -338,10 +338,8 @@ func (f smFlags) manage(cmd *cobra.Command, m managed) error {
 			cfg.OnState = scripts.entering
 			cfg.OnUp = func(s *subnet.Snapshot) {
 				scripts.up(s, mandate.Store)
-				if dumps != nil {
-					if dumpErr = dumps.up(s); dumpErr != nil {
-						m.log.Error("the dump files could not be written", "err", dumpErr)
-					}
+				if dumpErr = dumps.up(s); dumpErr != nil {
+					m.log.Error("the dump files could not be written", "err", dumpErr)
 				}
 				up = true
 				if mandate.Up != nil {
@@ -357,15 +355,11 @@ func (f smFlags) manage(cmd *cobra.Command, m managed) error {
 	defer cancel()
 	svc := newService(os.Getenv, os.Getpid(), m.log)
 	f.reloadOnHangup(ctx, p, svc, m.log)
-	servers, err := f.serve(ctx, p, m, m.once && !f.Given("api"))
+	servers, err := f.serveAll(ctx, p, m)
 	if err != nil {
 		return err
 	}
-	ufm, err := f.serveUFM(ctx, p, m)
-	if err != nil {
-		return err
-	}
-	servers = append(append(servers, ufm...), svc.start(ctx, p))
+	servers = append(servers, svc.start(ctx, p))
 	if m.with != nil {
 		servers = append(servers, m.with(ctx, p)...)
 	}
@@ -379,6 +373,16 @@ func (f smFlags) manage(cmd *cobra.Command, m managed) error {
 		<-done
 	}
 	return errors.Join(err, dumpErr)
+}
+
+// serveAll serves the API and the UFM calls. It returns what closes when a server has ended.
+func (f smFlags) serveAll(ctx context.Context, p *process.Process, m managed) ([]chan struct{}, error) {
+	servers, err := f.serve(ctx, p, m, m.once && !f.Given("api"))
+	if err != nil {
+		return nil, err
+	}
+	ufm, err := f.serveUFM(ctx, p, m)
+	return append(servers, ufm...), err
 }
 
 // dumper writes the dump files; nil: none are wanted.

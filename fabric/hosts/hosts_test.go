@@ -91,15 +91,16 @@ func TestCheckRails(t *testing.T) {
 		return c
 	}
 	text := func(f *fabric.Fabric, m hosts.Misplaced) string {
-		s := fmt.Sprintf("%s missing %d swapped %v:", m.Host, m.Missing, m.Swapped)
+		var s strings.Builder
+		s.WriteString(fmt.Sprintf("%s missing %d swapped %v:", m.Host, m.Missing, m.Swapped))
 		for i, k := range m.Wrong {
 			should := "none"
 			if m.Should[i] >= 0 {
 				should = f.Nodes[m.Should[i]].ID
 			}
-			s += fmt.Sprintf(" %d on %s not %s", k, f.Nodes[m.On[i]].ID, should)
+			s.WriteString(fmt.Sprintf(" %d on %s not %s", k, f.Nodes[m.On[i]].ID, should))
 		}
-		return s
+		return s.String()
 	}
 	for name, c := range map[string]struct {
 		change func(c [][2]string) [][2]string

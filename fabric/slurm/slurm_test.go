@@ -171,7 +171,7 @@ func TestSlurmctld(t *testing.T) {
 			var leaves, want []string
 			for l := range strings.Lines(show) {
 				var s, level, nodes string
-				for _, w := range strings.Fields(l) {
+				for w := range strings.FieldsSeq(l) {
 					k, v, _ := strings.Cut(w, "=")
 					switch k {
 					case "SwitchName":

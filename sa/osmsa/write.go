@@ -135,10 +135,11 @@ func writeAliases(line func(string, ...any), records []store.Record, lids []stor
 		lid[e.GUID] = e.LID
 	}
 	for _, k := range order {
-		text := fmt.Sprintf("GUIDInfo Record: base_guid=0x%016x lid=0x%04x block_num=0x%x", uint64(k.port), uint16(lid[k.port]), k.block)
+		var text strings.Builder
+		text.WriteString(fmt.Sprintf("GUIDInfo Record: base_guid=0x%016x lid=0x%04x block_num=0x%x", uint64(k.port), uint16(lid[k.port]), k.block))
 		for i, g := range blocks[k] {
-			text += fmt.Sprintf(" guid%d=0x%016x", i, uint64(g))
+			text.WriteString(fmt.Sprintf(" guid%d=0x%016x", i, uint64(g)))
 		}
-		line("%s", text)
+		line("%s", text.String())
 	}
 }
