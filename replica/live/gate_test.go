@@ -24,6 +24,14 @@ func (h *handed) Send(*mad.Packet) error { h.one(); return nil }
 
 func (h *handed) SendAll(ps []mad.Packet) (int, error) { h.many(len(ps)); return len(ps), nil }
 
+// burstPort takes bursts too.
+type burstPort struct{ handed }
+
+func (h *burstPort) Bursts() bool                         { return true }
+func (h *burstPort) BurstsRMPP() bool                     { return false }
+func (h *burstPort) TryRecv(*mad.Packet) (bool, error)    { return false, nil }
+func (h *burstPort) TrySend(ps []mad.Packet) (int, error) { return h.SendAll(ps) }
+
 // alonePair is a Pair that does not run, with the gate open.
 func alonePair(port mad.Transport) *Pair {
 	p := &Pair{
@@ -79,7 +87,7 @@ func TestShutWaits(t *testing.T) {
 // TestStoppedAmongPackets: the process is stopped after some of many packets. When it goes on, the
 // others wait for a look at the port, which shows that the peer has taken over.
 func TestStoppedAmongPackets(t *testing.T) {
-	for _, batches := range []bool{false, true} {
+	for _, way := range []string{"one by one", "batches", "bursts"} {
 		total := 0
 		var p *Pair
 		stop := func(n int) {
@@ -87,28 +95,35 @@ func TestStoppedAmongPackets(t *testing.T) {
 				p.gate.seen.Store(1) // the last look was long ago
 			}
 		}
-		h := &handed{one: func() { stop(1) }, many: stop}
-		var port mad.Transport = h
-		if !batches {
-			port = struct{ mad.Transport }{h}
+		h := handed{one: func() { stop(1) }, many: stop}
+		var port mad.Transport = &h
+		switch way {
+		case "one by one":
+			port = struct{ mad.Transport }{&h}
+		case "bursts":
+			port = &burstPort{h}
 		}
 		p = alonePair(port)
 		m := p.ManagerPort()
+		send := m.(mad.Batcher).SendAll
+		if way == "bursts" {
+			send = m.(mad.Burster).TrySend
+		}
 		var n int
 		done := make(chan error, 1)
 		go func() {
 			var err error
-			n, err = m.(mad.Batcher).SendAll(packets(100))
+			n, err = send(packets(100))
 			done <- err
 		}()
 		select {
 		case <-p.events: // it asks for a look
 		case err := <-done:
-			t.Fatalf("batches %v: %d of 100 packets were sent, %v", batches, n, err)
+			t.Fatalf("%s: %d of 100 packets were sent, %v", way, n, err)
 		}
 		p.gate.shut()
 		if err := <-done; !errors.Is(err, ErrCut) || n != total || n > 20+sendSlice {
-			t.Errorf("batches %v: %d packets, the port has %d, %v", batches, n, total, err)
+			t.Errorf("%s: %d packets, the port has %d, %v", way, n, total, err)
 		}
 	}
 }

@@ -415,7 +415,17 @@ func (m *managerPort) Bursts() bool { return m.burst != nil }
 func (m *managerPort) BurstsRMPP() bool { return m.burst != nil && m.burst.BurstsRMPP() }
 
 // TrySend implements mad.Burster.
-func (m *managerPort) TrySend(ps []mad.Packet) (int, error) { return m.sendSome(ps, m.burst.TrySend) }
+func (m *managerPort) TrySend(ps []mad.Packet) (n int, err error) {
+	for n < len(ps) && err == nil {
+		part := ps[n:min(n+sendSlice, len(ps))]
+		var k int
+		k, err = m.sendSome(part, m.burst.TrySend)
+		if n += k; k < len(part) {
+			break // there is no room for more
+		}
+	}
+	return n, err
+}
 
 // SetIsSM implements mad.Transport: the pair has it in both roles.
 func (m *managerPort) SetIsSM(bool) error {
