@@ -95,7 +95,8 @@ func (g *Greeting) Read(r io.Reader) error {
 	got.Versions = Versions{journal.Range{Oldest: oldest, Newest: f.Uint8()}, journal.Range{Oldest: f.Uint8(), Newest: f.Uint8()}}
 	for _, r := range []journal.Range{got.Versions.Stream, got.Versions.Journal} {
 		if r.Oldest == 0 || r.Newest < r.Oldest {
-			return fmt.Errorf("wire: no program has the versions %d to %d", r.Oldest, r.Newest)
+			// Builds from before ranges have zeros here.
+			return fmt.Errorf("%w: the other one names the versions %d to %d, which no release does: upgrade it", ErrVersions, r.Oldest, r.Newest)
 		}
 	}
 	*g = got

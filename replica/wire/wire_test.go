@@ -202,6 +202,11 @@ func TestGreeting(t *testing.T) {
 	if err := got.Read(bytes.NewReader(b[:31])); err == nil {
 		t.Error("cut off")
 	}
+	early := bytes.Clone(b) // of a build that knew one version: people are told, as of any that does not fit
+	clear(early[26:])
+	if err := got.Read(bytes.NewReader(early)); !errors.Is(err, ErrVersions) {
+		t.Errorf("a greeting without ranges: %v", err)
+	}
 	for i := 28; i < 32; i++ { // what later versions use is ignored
 		b[i] ^= 0xFF
 	}
