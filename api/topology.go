@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"crypto/rand"
 	"fmt"
 	"io"
 	"net/http"
@@ -51,9 +52,11 @@ type RailWrong struct {
 	Should  string `json:"should,omitempty" doc:"the switch where the unit's other hosts have it"`
 }
 
-// topologies adds what schedulers and scripts read. The texts have the number of the published state as
-// their ETag: an unchanged subnet gives 304 for If-None-Match.
+// topologies adds what schedulers and scripts read. An unchanged subnet gives 304 for If-None-Match: the
+// ETag of a text names this handler and the number of the published state. Another process numbers its
+// states anew, so the number alone could stand for another subnet.
 func topologies(a huma.API, mux *router, b Topologies) {
+	own := rand.Text()[:8]
 	huma.Get(a, "/v1/rails", func(context.Context, *struct{}) (*body[Rails], error) {
 		r := b.Rails()
 		r.Misplaced = nonNil(r.Misplaced)
@@ -65,7 +68,7 @@ func topologies(a huma.API, mux *router, b Topologies) {
 			refuse(w, http.StatusServiceUnavailable, err.Error())
 			return
 		}
-		text(w, r, gen, write)
+		text(w, r, etag(own, gen), write)
 	})
 	mux.HandleFunc("GET /v1/topology/slurm", func(w http.ResponseWriter, r *http.Request) {
 		q := r.URL.Query()
@@ -98,13 +101,14 @@ func topologies(a huma.API, mux *router, b Topologies) {
 			refuse(w, http.StatusServiceUnavailable, err.Error())
 			return
 		}
-		text(w, r, gen, func(w io.Writer) error { return t.Write(w, size, yaml) })
+		text(w, r, etag(own, gen), func(w io.Writer) error { return t.Write(w, size, yaml) })
 	})
 }
 
+func etag(own string, gen uint64) string { return fmt.Sprintf(`"%s-%d"`, own, gen) }
+
 // text answers with a text of a published state.
-func text(w http.ResponseWriter, r *http.Request, gen uint64, write func(io.Writer) error) {
-	tag := fmt.Sprintf("%q", strconv.FormatUint(gen, 10))
+func text(w http.ResponseWriter, r *http.Request, tag string, write func(io.Writer) error) {
 	w.Header().Set("ETag", tag)
 	w.Header().Set("Cache-Control", "no-cache")
 	if r.Header.Get("If-None-Match") == tag {
