@@ -72,6 +72,7 @@ func (d *Daemon) Nodes() []api.Node { return show.Nodes(d.Snapshot()) }
 func (d *Daemon) Links() []api.Link { return show.Links(d.Snapshot()) }
 
 func (d *Daemon) Slurm(o slurm.Options) (*slurm.Topology, uint64, error) {
+	o.Names = d.cfg.Core.Names // others than those of the map are named by their GUID
 	return show.Slurm(d.Snapshot(), o)
 }
 

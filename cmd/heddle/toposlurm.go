@@ -16,6 +16,7 @@ func newTopoSlurm() *cobra.Command {
 		n     netlistFlags
 		o     ctlOptions
 		rails string
+		names string
 		yaml  bool
 		block int
 	)
@@ -25,8 +26,10 @@ func newTopoSlurm() *cobra.Command {
 		Long: `Writes the fabric for Slurm: of a netlist (- is standard input), or without FILE
 that of the manager that runs here ('heddle ctl' says which one that is).
 
-Hosts have the first word of their adapters' NodeDescription as name, switches
-their GUID. Comments in the text list what is left out and why.`,
+Hosts have the first word of their adapters' NodeDescription as name. Switches
+have the name that the node-name-map gives them: that of --node-names, or that of
+the manager. Others have their GUID. Comments in the text list what is left out
+and why.`,
 		Example: `  heddle topo slurm > /etc/slurm/topology.conf
   heddle topo slurm --yaml tree.net
   heddle topo slurm --block 18`,
@@ -40,6 +43,9 @@ their GUID. Comments in the text list what is left out and why.`,
 				return usagef("--block %d; give the least number of hosts of a block", block)
 			}
 			if len(args) == 0 {
+				if names != "" {
+					return usagef("--node-names requires FILE: the manager names switches by its own --node-names")
+				}
 				q := url.Values{"rails": {rails}}
 				if block > 0 {
 					q.Set("block", strconv.Itoa(block))
@@ -59,7 +65,11 @@ their GUID. Comments in the text list what is left out and why.`,
 			if err != nil {
 				return err
 			}
-			t, err := slurm.New(f, slurm.Options{Rails: r})
+			named, err := readInput("--node-names", names, nodeNames)
+			if err != nil {
+				return err
+			}
+			t, err := slurm.New(f, slurm.Options{Rails: r, Names: named})
 			if err != nil {
 				return fmt.Errorf("%s: %w", args[0], err)
 			}
@@ -67,6 +77,7 @@ their GUID. Comments in the text list what is left out and why.`,
 		},
 	}
 	c.Flags().StringVar(&rails, "rails", "merge", "where hosts with several adapters stand: merge (leaves with a common host are one), first, or the `NUMBER` of a rail")
+	c.Flags().StringVar(&names, "node-names", "", "with FILE, OpenSM's node-name-map with names of switches and hosts: `MAP`")
 	c.Flags().BoolVar(&yaml, "yaml", false, "topology.yaml (Slurm 25.05) in the place of topology.conf")
 	c.Flags().IntVar(&block, "block", 0, "blocks for topology/block in the place of a tree: leaves with at least `N` hosts")
 	o.register(c)
