@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"text/tabwriter"
 	"time"
 
@@ -92,7 +93,7 @@ and with 1 if the import was refused.`,
 	f.StringVar(&x.conf, "conf", opensmConf, "OpenSM's `FILE` of options")
 	f.StringVar(&x.cacheDir, "cache", opensmCache, "OpenSM's cache `DIR` (OSM_CACHE_DIR)")
 	f.StringVar(&x.dump, "sa-db", "", "OpenSM's SA dump, in place of the one that its options name: `FILE`")
-	f.StringVar(&x.out, "out", "heddle.yaml", "configuration `FILE` to write, with mode 0600, as it has the keys")
+	f.StringVar(&x.out, "out", "heddle.yaml", "configuration `FILE` to write, with mode 0600, as it has the keys, or that of the file which it replaces")
 	f.StringVar(&x.state, "state", "", "`DIR` for the state of the manager, which must not run")
 	f.StringVar(&x.port, "port", "", "`PORT` through which to compare with the subnet, and to manage it")
 	f.BoolVar(&x.dryRun, "dry-run", false, "write nothing")
@@ -425,6 +426,7 @@ func (x *opensmImport) write(out io.Writer) (err error) {
 		return err
 	}
 	defer os.Remove(tmp.Name())
+	keepReaders(tmp, x.out)
 	if err := errors.Join(x.im.WriteYAML(tmp, x.own), tmp.Sync(), tmp.Close()); err != nil {
 		return err
 	}
@@ -444,4 +446,18 @@ func (x *opensmImport) write(out io.Writer) (err error) {
 	_, err = fmt.Fprintf(out, "%s has %s, %s, %s and %s of the SA\n%s has the settings: heddle sm --config %s\n", x.state, plural.Of(len(x.cache.LIDs), "LID"),
 		plural.Of(len(x.cache.MKeys), "M_Key"), plural.Of(len(x.cache.Neighbors), "neighbor"), plural.Of(len(x.records), "record"), x.out, x.out)
 	return err
+}
+
+// keepReaders gives a new file the owner, the group and the mode of the one that it will replace, if
+// other users can do nothing with that: the service reads its configuration by its group. Otherwise, or
+// without the right to do so, the new one stays its owner's alone.
+func keepReaders(tmp *os.File, old string) {
+	st, err := os.Stat(old)
+	if err != nil || st.Mode().Perm()&0o007 != 0 {
+		return
+	}
+	sys, ok := st.Sys().(*syscall.Stat_t)
+	if ok && tmp.Chown(int(sys.Uid), int(sys.Gid)) == nil {
+		_ = tmp.Chmod(st.Mode().Perm() | 0o600) // an error leaves it to the owner
+	}
 }
