@@ -17,6 +17,8 @@ import (
 	"fmt"
 	"io"
 	"strings"
+
+	"heddle/settings"
 )
 
 // Note is what OpenSM makes of a line without telling anybody but its log.
@@ -184,24 +186,41 @@ func (c *Conf) line(n int, text string) {
 		return
 	}
 	if commented && val != "" && !strings.HasSuffix(rest, " ") && !strings.HasSuffix(rest, "\t") {
-		c.note(n, "%s: the value ends before the #: OpenSM reads %q and not %q", key, val, val+"#"+strings.TrimSpace(comment))
+		c.note(n, "%s: the value ends before the #: OpenSM reads %q and not %q", key, o.show(val), o.show(val+"#"+strings.TrimSpace(comment)))
 	}
 	v, said, err := o.kind.parse(val, c.given[key])
 	if err != nil {
-		c.note(n, "%s %q: %v: OpenSM ignores the line", key, val, err)
+		c.note(n, "%s %q: %v: OpenSM ignores the line", key, o.show(val), err)
 		return
 	}
 	if said != "" {
-		c.note(n, "%s %s: %s", key, val, said)
+		if o.secret() {
+			said = "OpenSM reads another number: one with a leading 0 is octal, a negative one wraps"
+		}
+		c.note(n, "%s %s: %s", key, o.show(val), said)
 	}
 	if old := c.given[key]; old != nil && old.Text != v.Text && v.Levels == nil {
-		c.note(n, "%s is given in line %d too: the last line counts, %s and not %s", key, old.Line, v.Text, old.Text)
+		c.note(n, "%s is given in line %d too: the last line counts, %s and not %s", key, old.Line, o.show(v.Text), o.show(old.Text))
 	}
 	v.Line = n
 	c.given[key] = v
 	if key == oldPortOrder {
 		c.given[portOrder] = v
 	}
+}
+
+// secret reports whether the value is a key.
+func (o *Option) secret() bool {
+	s := settings.Find(o.Setting)
+	return s != nil && s.Secret
+}
+
+// show is a value as notes have it.
+func (o *Option) show(value string) string {
+	if o.secret() {
+		return "(secret)"
+	}
+	return value
 }
 
 // An option with two names.

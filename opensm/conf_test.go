@@ -38,7 +38,7 @@ func TestReadsAsOpenSM(t *testing.T) {
 		{"sweep_interval 4294967296", "sweep_interval", "10", "out of range"},
 		{"lmc 256", "lmc", "0", "out of range"},
 		{"lmc 8", "lmc", "0", "above 7"},
-		{"m_key -1", "m_key", "0xffffffffffffffff", "negative"},
+		{"m_key -1", "m_key", "0xffffffffffffffff", "a negative one wraps"},
 		{"m_key 0x10000000000000000", "m_key", "0x0000000000000000", "out of range"},
 		{"qos true", "qos", "FALSE", "only the word TRUE"},
 		{"qos TRUE", "qos", "TRUE", ""},
@@ -268,4 +268,23 @@ func FuzzConf(f *testing.F) {
 			}
 		}
 	})
+}
+
+// TestNotesHaveNoKeys: what OpenSM makes of a line with a key is said without the key.
+func TestNotesHaveNoKeys(t *testing.T) {
+	for _, lines := range []string{
+		"m_key 0777111", "m_key -777111", "sm_key 777111\nsm_key 777112", "sa_key 777111zz", "cc_key 777111#x", "m_key 0x77711177711177711",
+	} {
+		c := read(t, lines)
+		if len(c.Notes) == 0 {
+			t.Errorf("%q: no note", lines)
+		}
+		for _, n := range c.Notes {
+			for _, key := range []string{"777", "bdb9", "3fe49", "261705", "442479"} { // to base 10, 16 and 8
+				if strings.Contains(strings.ToLower(n.String()), key) {
+					t.Errorf("%q: %v", lines, n)
+				}
+			}
+		}
+	}
 }

@@ -41,8 +41,8 @@ type Result struct {
 
 // Shown is the value, without secrets.
 func (r *Result) Shown() string {
-	if s := settings.Find(r.Option.Setting); s != nil && s.Secret && r.Value.Text != r.Option.Default {
-		return "(secret)"
+	if r.Value.Text != r.Option.Default {
+		return r.Option.show(r.Value.Text)
 	}
 	return r.Value.Text
 }
