@@ -107,16 +107,17 @@ type peer struct{ uid, pid int }
 
 type peerKey struct{}
 
-// nobody is the uid of a process of which the kernel says nothing.
-const nobody = 65534
+// unknownUID is the uid of a process of which the kernel says nothing: that of no user. 65534 is one in
+// some containers.
+const unknownUID = -1
 
 func peerOf(c *net.UnixConn) peer {
-	p := peer{uid: nobody}
+	p := peer{uid: unknownUID}
 	raw, err := c.SyscallConn()
 	if err != nil {
 		return p
 	}
-	_ = raw.Control(func(fd uintptr) { // an error leaves nobody
+	_ = raw.Control(func(fd uintptr) { // an error leaves it unknown
 		if u, err := syscall.GetsockoptUcred(int(fd), syscall.SOL_SOCKET, syscall.SO_PEERCRED); err == nil {
 			p = peer{int(u.Uid), int(u.Pid)}
 		}

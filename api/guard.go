@@ -87,7 +87,7 @@ func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	row := g.table.find(r)
 	if code, why := g.denied(r, row, &c, err); code != 0 {
-		g.deny(w, r, &c, now, code, why)
+		g.deny(w, r, &c, row, now, code, why)
 		return
 	}
 	if crowded(r) {
@@ -158,8 +158,8 @@ func (g *guard) denied(r *http.Request, row *Route, c *access.Caller, wrong erro
 }
 
 // deny refuses a request. A wrong credential counts as a failure of its address, and a change that a
-// known caller may not make is written to the audit log.
-func (g *guard) deny(w http.ResponseWriter, r *http.Request, c *access.Caller, now time.Time, code int, why string) {
+// known caller may not make, or keys that it may not read, are written to the audit log.
+func (g *guard) deny(w http.ResponseWriter, r *http.Request, c *access.Caller, row *Route, now time.Time, code int, why string) {
 	switch {
 	case code == http.StatusTooManyRequests:
 		tooMany(w, g.o.Limits.failures.Wait(client(r), now), why)
@@ -169,7 +169,7 @@ func (g *guard) deny(w http.ResponseWriter, r *http.Request, c *access.Caller, n
 		if r.Header.Get("Authorization") != "" {
 			g.o.Limits.failures.Add(client(r), now)
 		}
-	case code == http.StatusForbidden && c.Known && writes(r.Method):
+	case code == http.StatusForbidden && c.Known && (writes(r.Method) || row.Keys): // 403 is about a row
 		g.record(r, c, code, why, nil, "")
 	}
 	refuse(w, code, why)

@@ -35,11 +35,11 @@ type tenant struct {
 }
 
 // keys are the P_Keys of the tenant: those of its scope, and of partitions whose names begin with its
-// prefix.
+// prefix. The default partition is nobody's, whatever its name.
 func (t *tenant) keys() []ib.PKey {
 	keys := slices.Clone(t.scope.PKeys)
 	for _, p := range t.parts.Partitions().Partitions {
-		if k, err := ib.ParsePKey(p.PKey); err == nil && t.scope.Owns(p.Name) {
+		if k, err := ib.ParsePKey(p.PKey); err == nil && t.scope.Owns(p.Name) && k.Base() != ib.PKeyDefaultLimited {
 			keys = append(keys, k.Base())
 		}
 	}
