@@ -114,6 +114,27 @@ func TestRateOfTokens(t *testing.T) {
 	}
 }
 
+// TestRateOfRefusedRequests: a token pushes no more out of the audit log by requests that it may not make
+// than by others.
+func TestRateOfRefusedRequests(t *testing.T) {
+	o, tokens := everything(t)
+	now := time.Unix(1000, 0)
+	o.Limits, o.Now = NewLimits(2), func() time.Time { return now }
+	h := New(newFake(0), o)
+	for i := range 100 {
+		want := 403
+		if i >= 20 {
+			want = 429
+		}
+		if w := ask(h, "POST", "/v1/sweep", nil, "Authorization: Bearer "+tokens[access.Tenant]); w.Code != want {
+			t.Fatalf("request %d: %d, want %d", i, w.Code, want)
+		}
+	}
+	if n := len(o.Audit.(*diary).entries); n != 20 {
+		t.Errorf("the audit log has %d entries, want 20", n)
+	}
+}
+
 // TestRevokedTokenEndsStreams: a stream of events ends when its token is revoked or expires, and stays
 // when another one is.
 func TestRevokedTokenEndsStreams(t *testing.T) {

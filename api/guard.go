@@ -85,6 +85,11 @@ func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusForbidden, "this server does not answer to the name "+r.Host+"; use 127.0.0.1, localhost or a name given with --api-host")
 		return
 	}
+	// Refused requests count too: each is an entry of the audit log, which others would be pushed out of.
+	if wait := g.o.Limits.wait(&c, now); wait > 0 {
+		tooMany(w, wait, "this token makes too many requests")
+		return
+	}
 	row := g.table.find(r)
 	if code, why := g.denied(r, row, &c, err); code != 0 {
 		g.deny(w, r, &c, row, now, code, why)
@@ -96,10 +101,6 @@ func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			refuse(w, http.StatusServiceUnavailable, "too many connections are open; only health probes and requests with a token are served")
 			return
 		}
-	}
-	if wait := g.o.Limits.wait(&c, now); wait > 0 {
-		tooMany(w, wait, "this token makes too many requests")
-		return
 	}
 	limit := int64(maxBody)
 	if row.Body > 0 {
