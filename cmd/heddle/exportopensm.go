@@ -59,6 +59,8 @@ OpenSM. docs/opensm.md has the steps.`,
 			}
 			if !cmd.Flags().Changed("config") {
 				v = nil
+			} else if err := (smFlags{v}).readSecrets("sm"); err != nil {
+				return err
 			}
 			return exportFiles(cmd.OutOrStdout(), cmd.ErrOrStderr(), s, v, out, replace)
 		},
