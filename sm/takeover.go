@@ -40,7 +40,9 @@ func (c *Core) refuseTakeover(why string) {
 func (c *Core) takeoverDone() bool {
 	switch {
 	case c.takeover.Asking():
-		if c.takeover.More() {
+		if !c.mastership.MayTakeOver() {
+			c.takeover.Forgo() // nothing is written in the subnet of another master
+		} else if c.takeover.More() {
 			return c.Pending > 0
 		}
 	case c.takeover.Next() == mad.Never:

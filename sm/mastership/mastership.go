@@ -166,6 +166,19 @@ func (s *Machine) Start() {
 // NoLink is called when our port has no link, so that there is no subnet to be master of.
 func (s *Machine) NoLink() { s.setState(subnet.Discovering, "our port has no link") }
 
+// MayTakeOver reports whether TakeOver would have us be master, as other managers are known now.
+func (s *Machine) MayTakeOver() bool {
+	if s.State == subnet.Master {
+		return true
+	}
+	outcome, who := election.Decide(s.candidate(), s.others)
+	if outcome == election.AwaitMaster {
+		_, ally := s.allies[who.Info.GUID]
+		return ally
+	}
+	return outcome == election.Lead
+}
+
 // TakeOver has us be master before we have read the subnet, unless we are already. The discovery that
 // follows decides again. It reports false if another manager forbids that: we follow that one, or, if
 // our own mastership was granted, a discovery is to decide.

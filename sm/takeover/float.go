@@ -284,6 +284,13 @@ func (m *Machine) More() bool {
 	return false
 }
 
+// Forgo leaves the LIDs where they are, if nothing of the moves has begun.
+func (m *Machine) Forgo() {
+	if m.float != nil && m.float.step == floatRead {
+		m.float = nil
+	}
+}
+
 // writeStage lists the Sets of the next stage, or notes that there is none.
 func (m *Machine) writeStage() {
 	x := m.float
