@@ -119,7 +119,7 @@ func (t *tenant) check(op *VMOperation, keys []ib.PKey) error {
 	if !t.scope.Owns(op.Name) {
 		return fmt.Errorf("%w: the names of its interfaces begin with %q, and %q does not", ErrForbidden, t.scope.Prefix, op.Name)
 	}
-	if op.GUID != "" || len(op.Aliases) > 0 || op.LID != 0 || op.GUIDKind == "static" {
+	if op.GUID != "" || len(op.Aliases) > 0 || op.LID != 0 || op.GUIDKind == "static" || op.LIDKind == "floating" {
 		return fmt.Errorf("%w: the manager chooses GUIDs and LIDs", ErrForbidden)
 	}
 	for _, k := range op.Keys {

@@ -281,9 +281,10 @@ func (a *active) think(c *Core) {
 }
 
 // stalls reports whether changes wait for this manager's disk alone, for longer than that may take: the
-// standby has them, and can take over. A standby that stalls itself has left the pairing by then.
+// standby has them, and can take over. A standby that stalls itself has left the pairing by then. A sign
+// of before this process was stopped says nothing, and a write may have ended meanwhile.
 func (a *active) stalls(c *Core) bool {
-	return a.spare(c) && len(a.waiting) > 0 && a.waiting[0].number <= a.acked && a.waiting[0].number > c.last.Number &&
+	return a.spare(c) && c.now.Sub(c.silence()) < c.cfg.Take && len(a.waiting) > 0 && a.waiting[0].number <= a.acked && a.waiting[0].number > c.last.Number &&
 		len(c.disk) > 0 && c.past(c.disk[0].since, 2*c.cfg.Stall)
 }
 

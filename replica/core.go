@@ -303,6 +303,9 @@ func (c *Core) hear(ev Heard) {
 	}
 	c.peer, c.heard, c.missed = s, true, false
 	c.heardAt[ev.Channel] = c.now
+	if c.ended >= s.Boot {
+		c.ended = s.Boot - 1 // it lives: its port was asked between two processes
+	}
 	c.learn(s.Term)
 	if c.role == Standby {
 		c.standby.heard(c, &s)

@@ -30,14 +30,14 @@ var mutations = []mutation{
 		name: "alone at half the time",
 		edits: []edit{{
 			"active.go",
-			"\tif !c.past(silence, c.cfg.Alone) {\n\t\treturn false\n\t}\n\tr, ok := c.look(silence.Add(c.cfg.Alone))",
-			"\tif !c.past(silence, c.cfg.Alone/2) {\n\t\treturn false\n\t}\n\tr, ok := c.look(silence.Add(c.cfg.Alone / 2))",
+			"return c.past(silence, c.cfg.Alone) && c.master(silence.Add(c.cfg.Alone))",
+			"return c.past(silence, c.cfg.Alone/2) && c.master(silence.Add(c.cfg.Alone / 2))",
 		}},
 		seed: 19,
 	},
 	{
 		name:  "look before the silence",
-		edits: []edit{{"active.go", "c.look(silence.Add(c.cfg.Alone))", "c.look(silence)"}},
+		edits: []edit{{"active.go", "c.master(silence.Add(c.cfg.Alone))", "c.master(silence)"}},
 		why: "an active manager asks for a look in may alone, after Alone of silence, and look refuses one that is older than two " +
 			"signs. A look that was asked for before a sign came is older than that when Alone has passed again.",
 	},
@@ -48,7 +48,7 @@ var mutations = []mutation{
 	},
 	{
 		name:  "alone without the fence",
-		edits: []edit{{"active.go", "r.Mine && (!a.over || a.fenced)", "r.Mine"}},
+		edits: []edit{{"active.go", " && (!a.over || a.fenced)", ""}},
 		why: "who took over from a silent manager and is not fenced when the lease ends is standby (WhyLate), and the lease ends before " +
 			"Alone. After a handover the old manager has stopped, and one that waits goes on by a sign alone.",
 	},

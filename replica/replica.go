@@ -241,7 +241,8 @@ type (
 	// Unanswered is a request in band to the peer's port that got no answer.
 	Unanswered struct{}
 	// Ended says that the peer's process of the start Boot, or of an earlier one, has ended: after
-	// the last sign of it was heard, the peer's port said that no manager has it.
+	// the last sign of it was heard, the peer's port said that no manager has it. A later sign of that
+	// start, or of an earlier one, takes it back.
 	Ended struct{ Boot uint64 }
 	// Opened is a new stream. Mine: this manager made it, to copy the other one's journal.
 	// There is at most one of mine and one of the peer's.

@@ -475,3 +475,19 @@ func FuzzNote(f *testing.F) {
 		}
 	})
 }
+
+// TestEndedAndHeard: a manager whose port was asked while no process had it, and whose signs come, is
+// alive. Its partner went alone as often as it was paired.
+func TestEndedAndHeard(t *testing.T) {
+	w, a := pair(t, 1)
+	b := a.other()
+	a.step(Ended{Boot: b.core.note.boot})
+	w.run(w.now.Add(2 * time.Second))
+	if !a.core.active.paired || !b.core.standby.spare(stepped(b)) {
+		w.fail("they are no pair")
+	}
+	if a.core.ended >= b.core.note.boot {
+		w.fail("a manager whose signs come counts as ended")
+	}
+	w.judge(w.now)
+}

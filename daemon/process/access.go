@@ -143,14 +143,13 @@ func (a *auditor) Audit(e access.Entry) {
 			err = a.ring.Sync()
 		}
 	}
-	attrs := map[string]string{
-		"who": e.Who, "role": e.Role, "from": e.From, "method": e.Method, "path": e.Path, "status": strconv.Itoa(e.Status),
-	}
+	// Viewers read events: who it was and from where stays in the audit log, which is for administrators.
+	attrs := map[string]string{"role": e.Role, "method": e.Method, "path": e.Path, "status": strconv.Itoa(e.Status)}
 	if e.Seq > 0 {
 		attrs["audit"] = strconv.FormatUint(e.Seq, 10)
 	}
-	text := fmt.Sprintf("%s %s by %s: %d", e.Method, e.Path, e.Who, e.Status)
-	a.p.log().Info(text, "kind", "audit", "role", e.Role, "from", e.From, "audit", e.Seq)
+	text := fmt.Sprintf("%s %s: %d", e.Method, e.Path, e.Status)
+	a.p.log().Info(text, "kind", "audit", "who", e.Who, "role", e.Role, "from", e.From, "audit", e.Seq)
 	a.p.events.Add(api.Event{Time: e.Time, Level: "info", Kind: "audit", Message: text, Attrs: attrs})
 	if err != nil {
 		a.p.log().Error("the audit log cannot be written", "kind", "audit_failed", "err", err)
