@@ -273,7 +273,7 @@ func TestClientCertificates(t *testing.T) {
 			t.Errorf("%s, %s: %d %s", c.name, c.path, code, text)
 		}
 	}
-	if len(log.entries) != 2 || log.entries[0].Who != "cert:CN=alice,O=Example" || log.entries[1].Status != 403 {
+	if e := log.entries; len(e) != 3 || e[0].Who != "cert:CN=alice,O=Example" || e[1].Status != 403 || e[2].Status != 403 {
 		t.Errorf("%+v", log.entries)
 	}
 	roles("viewer CN=eve,O=Example\n# alice left\n")
