@@ -86,7 +86,7 @@ func (r *Registry) Changed() <-chan struct{} {
 	return r.changed
 }
 
-// notify wakes those who wait for a change. The holder of mu calls it.
+// notify tells those who wait that something changed. The holder of mu calls it.
 func (r *Registry) notify() {
 	if r.changed != nil {
 		close(r.changed)
