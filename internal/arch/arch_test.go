@@ -177,10 +177,10 @@ var algorithms = []string{"internal/heap", "internal/pages", "internal/plural", 
 
 // testSupport are packages that no program may contain.
 var testSupport = []string{
-	"internal/abitest", "internal/etcdmodel", "internal/etcdtest", "internal/fabrictest", "internal/ibtools", "internal/installtest", "internal/madtest",
-	"internal/abitest", "internal/fabrictest", "internal/faultdisk", "internal/ibtools", "internal/installtest", "internal/madtest",
-	"internal/need", "internal/reporttest", "internal/routetest", "internal/settingstest", "internal/snaptest", "internal/storetest", "internal/vmtest", "internal/wiretest",
-	"sm/env/envtest",
+	"internal/abitest", "internal/enginetest", "internal/etcdmodel", "internal/etcdtest", "internal/fabrictest",
+	"internal/faultdisk", "internal/ibtools", "internal/installtest", "internal/madtest", "internal/need",
+	"internal/reporttest", "internal/routetest", "internal/settingstest", "internal/snaptest", "internal/storetest",
+	"internal/vmtest", "internal/wiretest", "sm/env/envtest",
 }
 
 // impure are the imports that a pure package must not have, with the reason.

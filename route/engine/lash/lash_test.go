@@ -8,6 +8,7 @@ import (
 
 	"heddle/fabric"
 	"heddle/ib"
+	"heddle/internal/enginetest"
 	"heddle/internal/fabrictest"
 	"heddle/internal/need"
 	"heddle/internal/routetest"
@@ -252,35 +253,9 @@ func TestTrunkLinks(t *testing.T) {
 // TestFewLanes: sequences of damage with few lanes stay within them, or are
 // refused as a computation from scratch is.
 func TestFewLanes(t *testing.T) {
-	for _, seed := range need.Seeds(20, 500) {
-		draw := routetest.Draws(seed, 4)
-		g0 := routetest.Random(12+draw(12), 14+draw(10), 2, 1, draw).Graph()
-		full, err := lash.Engine{}.Compute(g0, route.Options{})
-		if err != nil {
-			continue
-		}
-		o := route.Options{MaxVLs: full.NumVLs}
-		w := routetest.NewWear(g0)
-		from := route.Solution{Graph: g0, Tables: full}
-		for step := range 20 {
-			w.Step(draw)
-			h := w.Graph()
-			now, err := lash.Engine{}.Update(from, h, fabric.Diff(from.Graph, h), o)
-			if err != nil {
-				if _, again := (lash.Engine{}).Compute(h, o); again == nil {
-					t.Fatalf("seed %d, step %d: %v, but from scratch it can be done", seed, step, err)
-				}
-				continue
-			}
-			right(t, fmt.Sprintf("seed %d, step %d", seed, step), h, now, o)
-			from = route.Solution{Graph: h, Tables: now}
-		}
-		// Links have fewer lanes than the tables use.
-		o.MaxVLs = max(from.Tables.NumVLs-1, 1)
-		if now, err := (lash.Engine{}).Update(from, from.Graph, fabric.Diff(from.Graph, from.Graph), o); err == nil && now.NumVLs > o.MaxVLs {
-			t.Fatalf("seed %d: %d lanes, %d are allowed", seed, now.NumVLs, o.MaxVLs)
-		}
-	}
+	enginetest.FewLanes(t, lash.Engine{}, func(t testing.TB, what string, g *fabric.Graph, tb *route.Tables, o route.Options) {
+		right(t, what, g, tb, o)
+	})
 }
 
 // TestRefusals: impossible inputs are refused with the reason.
