@@ -14,7 +14,6 @@ want=(
   etcd:etcd-server
   etcdctl:etcd-client
   chromium:chromium
-  chromedriver:chromium-driver
   slurmctld:slurmctld
   scontrol:slurm-client
   mandoc:mandoc

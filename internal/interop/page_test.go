@@ -1,137 +1,20 @@
 package interop
 
 import (
-	"bytes"
-	"encoding/base64"
-	"encoding/json"
 	"fmt"
-	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strconv"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/chromedp/chromedp/kb"
+
 	"heddle/api"
 	"heddle/internal/need"
 )
-
-// browser is a headless Chromium, driven by the WebDriver protocol.
-type browser struct {
-	t    *testing.T
-	base string // of the session
-}
-
-func openBrowser(t *testing.T) *browser {
-	t.Helper()
-	chromium := need.Tool(t, "chromium")
-	driver := need.Tool(t, "chromedriver")
-	addr := need.Addr(t)
-	p := start(t, t.TempDir(), nil, driver, "--port="+addr[strings.LastIndex(addr, ":")+1:])
-	p.await("started successfully", 0, upTime)
-	b := &browser{t: t, base: "http://" + addr}
-	var s struct{ SessionID string }
-	b.do(http.MethodPost, "/session", map[string]any{"capabilities": map[string]any{"alwaysMatch": map[string]any{
-		"goog:chromeOptions": map[string]any{"binary": chromium, "args": []string{
-			"--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
-			"--disable-component-update", "--disable-sync", "--disable-dev-shm-usage", "--window-size=1200,2020", "--user-data-dir=" + t.TempDir(),
-		}},
-		"goog:loggingPrefs": map[string]string{"browser": "ALL"},
-	}}}, &s)
-	b.base += "/session/" + s.SessionID
-	t.Cleanup(func() { b.do(http.MethodDelete, "", nil, nil) })
-	return b
-}
-
-// do makes one WebDriver request; v gets its value.
-func (b *browser) do(method, path string, body, v any) {
-	b.t.Helper()
-	var text []byte
-	if method == http.MethodPost {
-		text, _ = json.Marshal(body)
-	}
-	req, err := http.NewRequest(method, b.base+path, bytes.NewReader(text))
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	client := http.Client{Timeout: upTime}
-	resp, err := client.Do(req)
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	out := struct{ Value json.RawMessage }{}
-	if err := json.NewDecoder(resp.Body).Decode(&out); err != nil {
-		b.t.Fatal(err)
-	}
-	if resp.StatusCode != http.StatusOK {
-		b.t.Fatalf("browser: %s %s: %s", method, path, out.Value)
-	}
-	if v != nil {
-		if err := json.Unmarshal(out.Value, v); err != nil {
-			b.t.Fatal(err)
-		}
-	}
-}
-
-// script runs JavaScript in the page.
-func (b *browser) script(js string, v any) {
-	b.t.Helper()
-	b.do(http.MethodPost, "/execute/sync", map[string]any{"script": js, "args": []any{}}, v)
-}
-
-// awaitText waits until the page shows a text.
-func (b *browser) awaitText(text string, limit time.Duration) {
-	b.t.Helper()
-	b.awaitMatch(regexp.QuoteMeta(text), limit)
-}
-
-// awaitMatch waits until the page shows a text that matches.
-func (b *browser) awaitMatch(pattern string, limit time.Duration) {
-	b.t.Helper()
-	for deadline := time.Now().Add(limit); !b.shows(pattern); {
-		if time.Now().After(deadline) {
-			b.t.Fatalf("the page does not show %q:\n%s", pattern, b.text())
-		}
-	}
-}
-
-// text is what the page shows.
-func (b *browser) text() (shown string) {
-	b.t.Helper()
-	b.script("return document.body.innerText", &shown)
-	return shown
-}
-
-// shows reports whether the page shows a match of each pattern.
-func (b *browser) shows(patterns ...string) bool {
-	b.t.Helper()
-	shown := b.text()
-	for _, p := range patterns {
-		if !regexp.MustCompile(p).MatchString(shown) {
-			return false
-		}
-	}
-	return true
-}
-
-// awaitPixels waits until JavaScript finds in the drawing's pixels, d, what it
-// looks for: the page fetches its drawing after its figures.
-func (b *browser) awaitPixels(what, js string) {
-	b.t.Helper()
-	for deadline := time.Now().Add(upTime); time.Now().Before(deadline); {
-		var found bool
-		b.script(`const c = document.querySelector('canvas'), d = c.getContext('2d').getImageData(0, 0, c.width, c.height).data;
-		`+js, &found)
-		if found {
-			return
-		}
-	}
-	b.t.Errorf("the drawing does not show %s", what)
-}
 
 // TestPage opens the status page of `heddle up` in a real browser: the page must fetch,
 // draw and update its data, and cause no error on the browser's console.
@@ -143,16 +26,17 @@ func TestPage(t *testing.T) {
 	up := start(t, dir, nil, heddle, "up", "--topo", "fattree,324", "--perf", "1s", "--api", addr, "--socket", sock, "--token-file", filepath.Join(dir, "token"))
 	up.await("SUBNET UP\n", 0, upTime)
 
-	b.do(http.MethodPost, "/url", map[string]string{"url": "http://" + addr + "/"}, nil)
+	b.open(addr)
 	for _, want := range []string{"SUBNET UP", "MASTER", "36\nswitches", "324\nhosts", "648\nlinks active", "routes by ftree", "Last sweep", "1\npartitions\n", "1\ngroups"} {
-		b.awaitText(want, upTime)
+		b.awaitText(want)
 	}
+	b.view("map")
 	// The drawing must have ink: switches and links in their colors.
 	b.awaitPixels("three colors", `const seen = new Set();
 		for (let i = 0; i < d.length; i += 4) if (d[i + 3]) seen.add(d[i] << 16 | d[i + 1] << 8 | d[i + 2]);
 		return seen.size >= 3`)
 	// Cables have the colors of their use, and a cell each in the map below.
-	b.awaitMatch(`busiest cable: [0-9.]+ [kM]?b/s, [-0-9.e]+ % of its rate, sw-[12]-[0-9]+ to sw-[12]-[0-9]+`, upTime)
+	b.awaitMatch(`busiest cable: [0-9.]+ [kM]?b/s, [-0-9.e]+ % of its rate, sw-[12]-[0-9]+ to sw-[12]-[0-9]+`)
 	var shades int
 	b.script(`const c = document.querySelector('#map canvas'), d = c.getContext('2d').getImageData(0, 0, c.width, c.height).data;
 		const rgb = i => '#' + [0, 1, 2].map(k => d[i + k].toString(16).padStart(2, '0')).join('');
@@ -162,6 +46,7 @@ func TestPage(t *testing.T) {
 	if shades < 2 {
 		t.Errorf("the map of cables has %d colors of use", shades)
 	}
+	b.view("")
 	// The SA's figures follow what hosts ask and what an operator changes.
 	start(t, dir, nil, heddle, "flood", "--port", "ibsim:host-5@"+sock, "--time", "1h", "--window", "1")
 	conf := filepath.Join(dir, "partitions.conf")
@@ -169,58 +54,26 @@ func TestPage(t *testing.T) {
 		t.Fatal(err)
 	}
 	must(t, upTime, dir, nil, heddle, "ctl", "partitions", "apply", conf, "--api", addr, "--token-file", filepath.Join(dir, "token"))
-	b.awaitText("2\npartitions", upTime)
-	b.awaitText("2\ngroups", upTime)
-	b.awaitMatch(`[1-9][0-9,]*\nper second\n`, upTime)
+	b.awaitText("2\npartitions")
+	b.awaitText("2\ngroups")
+	b.awaitMatch(`[1-9][0-9,]*\nper second\n`)
 	pageTables(t, b, up)
 	// A cable goes: the page follows by itself.
 	fmt.Fprintln(up.In, `link down "host-9"[1]`)
-	b.awaitText("647\nlinks active", upTime)
-
+	b.awaitText("647\nlinks active")
+	b.view("map")
 	b.awaitPixels("the host that has gone in red", `for (let i = 0; i < d.length; i += 4)
 			if (d[i + 3] > 200 && d[i] > 150 && d[i + 1] < 90) return true;
 		return false`)
+	b.view("sweeps")
 	// A link between switches goes: the page tells what it broke.
-	b.awaitText("no fault has broken a pair since the manager started", upTime)
+	b.awaitText("no fault has broken a pair since the manager started")
 	fmt.Fprintln(up.In, `link down "sw-1-1"[19]`)
-	b.awaitMatch(`link sw-1-1:19 \(to [a-z0-9-]+:[0-9]+\)\n+[1-9][0-9]* pairs broken, connected in [0-9.]+ m?s`, upTime)
+	b.awaitMatch(`link sw-1-1:19 \(to [a-z0-9-]+:[0-9]+\)\n+[1-9][0-9]* pairs broken, connected in [0-9.]+ m?s`)
+	b.view("")
+	b.awaitText("646\nlinks active")
 	b.picture("page")
-	b.quiet("")
-}
-
-// picture takes a picture of the page. PAGE_PNG names a directory to keep it in, to look at it.
-func (b *browser) picture(name string) {
-	b.t.Helper()
-	var shot string
-	b.do(http.MethodGet, "/screenshot", nil, &shot)
-	png, err := base64.StdEncoding.DecodeString(shot)
-	if err != nil || len(png) < 10_000 {
-		b.t.Errorf("no picture of the page: %d bytes, %v", len(png), err)
-	}
-	if keep := os.Getenv("PAGE_PNG"); keep != "" {
-		if err := os.WriteFile(filepath.Join(keep, name+".png"), png, 0o644); err != nil {
-			b.t.Error(err)
-		}
-	}
-}
-
-// quiet fails if the browser's console has errors, but those about an address that is expected to be
-// gone; "": none is.
-func (b *browser) quiet(gone string) {
-	b.t.Helper()
-	var log []struct{ Level, Message string }
-	b.do(http.MethodPost, "/se/log", map[string]string{"type": "browser"}, &log)
-	for _, l := range log {
-		if l.Level == "SEVERE" && (gone == "" || !strings.Contains(l.Message, gone)) {
-			b.t.Errorf("the browser complains: %s", l.Message)
-		}
-	}
-}
-
-// open shows the page of a manager.
-func (b *browser) open(addr string) {
-	b.t.Helper()
-	b.do(http.MethodPost, "/url", map[string]string{"url": "http://" + addr + "/"}, nil)
+	b.quiet("", addr)
 }
 
 // TestPageOfPair looks at both pages of 'heddle up --pair': who is master, the partner, and how far
@@ -265,7 +118,7 @@ func TestPageOfPair(t *testing.T) {
 	s := 1 - a
 	active.picture("active")
 	var shown, link string
-	standby.script(`return ['.counts', '#fabric', '#findings', '#ports', '#sweep', '#repairs'].filter(q => document.querySelector(q).offsetParent).join()`, &shown)
+	standby.script(`return ['.counts', '#findings', '#sweep', '#repairs'].filter(q => document.querySelector(q).offsetParent).join()`, &shown)
 	if shown != "" {
 		t.Errorf("a standby, which knows nothing of the subnet, shows %s", shown)
 	}
@@ -273,7 +126,7 @@ func TestPageOfPair(t *testing.T) {
 		t.Errorf("the link to the active manager is %q", link)
 	}
 	standby.picture("standby")
-	standby.quiet("")
+	standby.quiet("", addr[:]...)
 
 	pid := regexp.MustCompile(fmt.Sprintf(`manager %d: pid ([0-9]+),`, a+1)).FindStringSubmatch(up.Output())
 	if pid == nil {
@@ -286,29 +139,31 @@ func TestPageOfPair(t *testing.T) {
 	if err := syscall.Kill(n, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	active.awaitText("The manager does not respond; retrying. The other one of the pair is at "+addr[s], upTime)
+	active.awaitText("The manager does not respond; retrying. The other one of the pair is at " + addr[s])
 	active.picture("killed")
-	standby.awaitMatch(`Pair: active since [0-9:]{8}: the active manager was silent; .*term [0-9,]+`, upTime)
+	standby.awaitMatch(`Pair: active since [0-9:]{8}: the active manager was silent; .*term [0-9,]+`)
 	for _, want := range []string{"SUBNET UP", "MASTER", "16\nhosts", "this manager is active now"} {
-		standby.awaitText(want, upTime)
+		standby.awaitText(want)
 	}
+	standby.view("map")
 	standby.awaitPixels("the fabric", `for (let i = 0; i < d.length; i += 4) if (d[i + 3] > 200) return true; return false`)
 	standby.picture("takeover")
 	// It comes back, and is standby: its page goes on too.
-	active.awaitMatch(`Pair: standby since .* The active manager is at `+regexp.QuoteMeta(addr[s])+`\n`, upTime)
-	standby.awaitText("the partner has all changes", upTime)
+	active.awaitMatch(`Pair: standby since .* The active manager is at ` + regexp.QuoteMeta(addr[s]) + `\n`)
+	standby.awaitText("the partner has all changes")
 	active.picture("back")
-	active.quiet(addr[a])
-	standby.quiet("")
+	active.quiet(addr[a], addr[:]...)
+	standby.quiet("", addr[:]...)
 }
 
 // pageTables looks at the tables of findings and of the worst ports: they follow the counters, the
 // server bounds them, and a finding that was opened by the keyboard stays open and keeps the focus
 // when its evidence grows.
 func pageTables(t *testing.T, b *browser, up program) {
-	b.awaitMatch(`round [0-9]+, every 1 s; 1,29[0-9] ports`, upTime)
-	b.awaitMatch(`Busiest\n+port\s+to\s+sent\s+received\s+\S+ port [0-9]+\s+\S+ port [0-9]+\s+[0-9.e-]+ %`, upTime)
-	b.awaitText("no port waits", upTime)
+	b.view("counters")
+	b.awaitMatch(`round [0-9]+, every 1 s; 1,29[0-9] ports`)
+	b.awaitMatch(`Busiest\n+port\s+to\s+sent\s+received\s+\S+ port [0-9]+\s+\S+ port [0-9]+\s+[0-9.e-]+ %`)
+	b.awaitText("no port waits")
 	var extra string
 	b.script(`return [...document.querySelectorAll("[hidden]")].filter(e => e.offsetParent).map(e => e.id).join()`, &extra)
 	if extra != "" {
@@ -316,20 +171,27 @@ func pageTables(t *testing.T, b *browser, up program) {
 	}
 	fmt.Fprintln(up.In, `performanceset "sw-1-3"[5] PortCounters.SymbolErrorCounter=40`)
 	fmt.Fprintln(up.In, `performanceset "sw-1-3"[5] PortCounters.PortRcvErrors=30`)
-	b.awaitMatch(`warning\s+a link has bit errors\s+host-41 port 1 – sw-1-3 port 5`, upTime)
-	b.awaitMatch(`[1-9] findings?\s+MASTER`, upTime)
-	b.awaitMatch(`sw-1-3 port 5\s+host-41 port 1\s+SymbolErrorCounter 40.*PortRcvErrors 30`, upTime)
+	b.awaitMatch(`sw-1-3 port 5\s+host-41 port 1\s+SymbolErrorCounter 40.*PortRcvErrors 30`)
+	b.view("")
+	b.awaitMatch(`warning\s+a link has bit errors\s+host-41 port 1 – sw-1-3 port 5`)
+	b.awaitMatch(`[1-9] findings?\s+MASTER`)
 	const item = `[...document.querySelectorAll('#findingsList details')].find(d => d.textContent.includes('bit errors'))`
 	b.script(item+`.querySelector('summary').focus()`, nil)
-	enter := []map[string]string{{"type": "keyDown", "value": "\ue007"}, {"type": "keyUp", "value": "\ue007"}}
-	b.do(http.MethodPost, "/actions", map[string]any{"actions": []any{map[string]any{"type": "key", "id": "keys", "actions": enter}}}, nil)
-	b.awaitText("clean and reseat the connectors", upTime)
+	b.press(kb.Enter)
+	b.awaitText("clean and reseat the connectors")
+	fmt.Fprintln(up.In, `performanceset "sw-1-3"[5] PortCounters.SymbolErrorCounter=90`)
+	b.awaitMatch(`sw-1-3 port 5\s+SymbolErrorCounter \+90(, last [0-9.]+/s)?\s+more than 10`)
+	var open bool
+	if b.script(`const d = `+item+`; return d.open && d.contains(document.activeElement)`, &open); !open {
+		t.Error("the finding is closed again, or lost the focus")
+	}
+	b.view("counters")
+	b.awaitMatch(`SymbolErrorCounter 90`)
 	b.script(`document.querySelector('#by-errors a').focus()`, nil)
 	var before, after string
 	b.script(`return document.activeElement.getAttribute('href')`, &before)
-	fmt.Fprintln(up.In, `performanceset "sw-1-3"[5] PortCounters.SymbolErrorCounter=90`)
-	b.awaitMatch(`sw-1-3 port 5\s+SymbolErrorCounter \+90(, last [0-9.]+/s)?\s+more than 10`, upTime)
-	b.awaitMatch(`SymbolErrorCounter 90`, upTime)
+	fmt.Fprintln(up.In, `performanceset "sw-1-3"[5] PortCounters.SymbolErrorCounter=120`)
+	b.awaitMatch(`SymbolErrorCounter 120`)
 	b.script(`return document.activeElement.getAttribute('href')`, &after)
 	if before != after || before == "" {
 		t.Errorf("the focus was at %q, and is at %q", before, after)
@@ -339,8 +201,5 @@ func pageTables(t *testing.T, b *browser, up program) {
 	if rows < 3 || rows > 8 {
 		t.Errorf("a table has %d rows", rows)
 	}
-	var open bool
-	if b.script(`return `+item+`.open`, &open); !open {
-		t.Error("the finding is closed again")
-	}
+	b.view("")
 }

@@ -1,0 +1,410 @@
+// The shell of the page: header, views by the address's hash, one event stream, one poll of the status.
+//
+// A view is a module views/NAME.js with
+//
+//   export async function show(main, params, ctx)   // may return { close() }
+//
+// main is the emptied element of the view. params has `path`, the parts of the hash after the view's name
+// (['3'] of #/map/3?at=7), and `query`, its URLSearchParams. ctx is made for each view and ends with it:
+//
+//   get(path)              JSON of a path of the API, with the token. It throws an Error whose text is the
+//                          server's; the view's errors are shown above it until something succeeds
+//   send(method, path, body)  makes a change; JSON of the answer, or null
+//   go(hash, replace)      shows another view; replace: without an entry in the browser's history
+//   live(kind, fn)         calls fn(event) for each event of a kind, '' of all, from now on
+//   recent()               the last 200 events, the oldest first
+//   every(ms, fn)          calls fn(status) now and then every ms at least, never twice at a time, and soon
+//                          after an event. It returns a function that asks for a call at once
+//   say(text)              has it read aloud: one short text, the newest
+//   role                   none, viewer, operator, admin or tenant
+//   may(role)              whether who is signed in has this role
+//   status                 the last answer of v1/status
+//   ha                     the last answer of v1/ha
+//   signal                 aborted when the view is left
+//
+// When a view is shown anew with another query only, it is closed and shown like any other: views keep
+// nothing but what the address says. A view with `export const keep = true` whose name and path stay gets
+// the new query by the function `query(params)` of what show returned.
+
+import { $, element, html, link, num, show as replace } from './dom.js';
+
+// Views by name: title, module if it is another one, whether the navigation has it.
+export const views = {
+  '': { title: 'Overview', file: 'overview', nav: true },
+  map: { title: 'Map', nav: true },
+  counters: { title: 'Counters', nav: true },
+  sweeps: { title: 'Sweeps', nav: true },
+};
+
+// ---- requests ----
+
+const stored = key => { try { return sessionStorage.getItem(key) || ''; } catch { return ''; } };
+let token = stored('token');
+let role = 'viewer', caller = '';
+
+async function request(method, path, body, signal) {
+  const headers = { Accept: 'application/json' };
+  if (token) headers.Authorization = `Bearer ${token}`;
+  if (body !== undefined) headers['Content-Type'] = 'application/json';
+  const r = await fetch(path, { method, headers, signal, body: body === undefined ? undefined : JSON.stringify(body) });
+  const text = await r.text();
+  if (r.ok) return text ? JSON.parse(text) : null;
+  let why = text.trim();
+  try { const p = JSON.parse(text); why = p.detail || p.title || why; } catch { /* plain text */ }
+  const e = new Error(why || `${method} ${path}: ${r.status}`);
+  e.status = r.status;
+  throw e;
+}
+
+const ladder = ['none', 'tenant', 'viewer', 'operator', 'admin'];
+const may = want => ladder.indexOf(role) >= ladder.indexOf(want);
+
+async function identify() {
+  try {
+    const w = await request('GET', 'v1/whoami');
+    role = w.role;
+    caller = w.name;
+  } catch (e) {
+    if (e.status !== 401) throw e;
+    role = 'none';
+    caller = '';
+  }
+  replace($('who'), token ? `${caller}: ${role}` : 'Sign in');
+  document.body.dataset.role = role;
+}
+
+// signIn asks for a token and keeps it until the browser's tab is closed.
+function signIn(why) {
+  const d = $('dialog');
+  d.replaceChildren(html(`<form method="dialog"><h2 id="dialogTitle">Sign in</h2><p id="dialogWhy"></p>
+    <p><label for="token">Token</label> <input id="token" type="password" autocomplete="off" spellcheck="false"></p>
+    <p class="buttons"><button value="ok">Sign in</button> <button value="out">Sign out</button> <button value="cancel" formnovalidate>Cancel</button></p></form>`));
+  $('dialogWhy').textContent = why || 'A named token ("heddle ctl token create") or the token of the daemon\'s token file. It is kept until this tab is closed.';
+  d.onclose = async () => {
+    const text = $('token')?.value.trim() || '';
+    if (d.returnValue === 'cancel' || d.returnValue === '' || d.returnValue === 'ok' && !text) return;
+    const before = token;
+    token = d.returnValue === 'ok' ? text : '';
+    try {
+      await identify();
+      if (token && role === 'none') throw new Error('the token is not accepted');
+    } catch (e) {
+      token = before;
+      await identify();
+      signIn(e.message);
+      return;
+    }
+    try { sessionStorage.setItem('token', token); } catch { /* this page alone */ }
+    say(token ? `signed in as ${caller}, ${role}` : 'signed out');
+    restart();
+    poll();
+    route(true);
+  };
+  d.returnValue = '';
+  d.showModal();
+}
+
+// ---- the live region and errors ----
+
+let sayDue = 0;
+function say(text) {
+  clearTimeout(sayDue);
+  sayDue = setTimeout(() => { $('live').textContent = String(text).slice(0, 200); }, 150); // the newest only
+}
+
+function trouble(text) {
+  const t = $('trouble');
+  if (t.textContent !== text) t.textContent = text;
+  t.hidden = !text;
+}
+
+// ---- events ----
+
+const listeners = new Set();
+let streamEnd = null, lastEvent = '';
+
+// follow reads the event stream. It is no EventSource, since that sends no token.
+async function follow(signal) {
+  while (!signal.aborted) {
+    try {
+      const headers = { Accept: 'text/event-stream' };
+      if (token) headers.Authorization = `Bearer ${token}`;
+      if (lastEvent) headers['Last-Event-ID'] = lastEvent;
+      const r = await fetch('v1/events/stream', { headers, signal });
+      if (r.ok) await records(r.body.pipeThrough(new TextDecoderStream()).getReader());
+    } catch { /* asked for again */ }
+    await new Promise(done => setTimeout(done, 3000));
+  }
+}
+
+async function records(reader) {
+  let text = '';
+  for (;;) {
+    const { value, done } = await reader.read();
+    if (done) return;
+    text += value;
+    const parts = text.split('\n\n');
+    text = parts.pop();
+    for (const p of parts) {
+      const id = /^id: (.*)$/m.exec(p), data = /^data: (.*)$/m.exec(p);
+      if (id) lastEvent = id[1];
+      if (data) heard(JSON.parse(data[1]));
+    }
+  }
+}
+
+const recent = []; // the last events
+function heard(e) {
+  recent.push(e);
+  if (recent.length > 200) recent.shift();
+  for (const l of listeners) if (!l.kind || l.kind === e.kind) l.fn(e);
+  soon();
+}
+
+function restart() {
+  streamEnd?.abort();
+  streamEnd = new AbortController();
+  if (may('viewer')) follow(streamEnd.signal);
+}
+
+// ---- status ----
+
+let status = null, ha = null, other = ''; // other: where the partner's API is, as far as this manager said
+let due = 0;
+const wakes = new Set();
+function soon() { // an event usually means new numbers; poll at most four times a second
+  if (!due) due = setTimeout(() => { due = 0; poll(); for (const w of wakes) w(); }, 250);
+}
+
+// quorum is how the manager stands to the state that it shares with others in etcd.
+function quorum(h, el) {
+  const q = h.quorum, since = t => t < 0 ? 'not yet' : `${t.toFixed(1)} s ago`;
+  const state = { term: 'has the term', away: 'has the term, but etcd does not answer', refused: 'master without the term',
+    follower: 'follows without the term' }[h.state] || h.state;
+  const parts = [state, `term ${num(q.term)} of ${q.term_owner}`, `entry ${num(q.entry)}`, `last sync ${since(q.sync_seconds)}`];
+  if (h.why) parts.push(h.why);
+  if (q.refused_seconds) parts.push(`for ${q.refused_seconds.toFixed(0)} s`);
+  el.textContent = `Shared state: ${parts.join('; ')}`;
+  el.className = h.why ? 'bad' : '';
+}
+
+// page is a link to the page of another manager, or its address if that is none of HTTP.
+function page(at) {
+  try { return link(new URL(`http://${at}/`).href, at); } catch { return at; }
+}
+
+// pair shows how the manager stands to its partner, or to a shared state, and returns whether this process runs a manager.
+function pair(h) {
+  const p = h.pair, el = $('pair');
+  el.hidden = !p && !h.quorum;
+  if (h.quorum) quorum(h, el);
+  if (!p) return h.active;
+  other = p.peer_api || other;
+  const since = t => t < 1 ? 'just now' : `${t.toFixed(0)} s ago`; // a line that does not change all the time
+  const sign = t => t < 0 ? 'not heard' : `heard ${since(t)}`;
+  const good = h.state === 'paired';
+  const spare = good ? (h.active ? 'the partner has all changes' : 'has all changes') : { alone: 'no spare: the partner is away', waiting: 'changes wait for the partner',
+    copying: 'copies the state', stale: 'may lack changes', starting: 'starts' }[h.state] || h.state;
+  const signs = [p.stream_sign_seconds, p.fabric_sign_seconds].filter(t => t >= 0);
+  const state = Math.min(...signs) > 2 ? '' : p.peer_active ? ' active' : ' standby'; // a silent one is what it was
+  const begun = h.since ? ` since ${new Date(h.since).toLocaleTimeString('en-GB')}` : '';
+  const parts = [`${h.active ? 'active' : 'standby'}${begun}${h.why ? `: ${h.why}` : ''}`, spare, `term ${num(p.term)}`,
+    p.sync_seconds < 0 ? 'never in sync' : `last sync ${since(p.sync_seconds)}`,
+    `partner ${p.peer}${state}, ${sign(p.stream_sign_seconds)} over TCP, ${sign(p.fabric_sign_seconds)} in the subnet`];
+  if (p.lag_entries) parts.push(`${num(p.lag_entries)} change${p.lag_entries === 1 ? '' : 's'} behind for ${p.lag_seconds.toFixed(0)} s`);
+  if (!p.port_usable) parts.push('its port is down');
+  if (p.stream_error && h.state !== 'paired') parts.push(p.stream_error);
+  const line = `Pair: ${parts.join('; ')}`;
+  el.className = good && p.port_usable ? '' : 'bad';
+  if (!h.active && h.active_at) replace(el, `${line}. The active manager is at `, page(h.active_at));
+  else replace(el, line);
+  return h.active;
+}
+
+function badge(id, text, kind) {
+  replace($(id), text);
+  $(id).className = `badge ${kind}`;
+}
+
+async function refresh() {
+  let s, h;
+  try {
+    s = await request('GET', 'v1/status');
+    h = await request('GET', 'v1/ha');
+  } catch (e) {
+    if (e.status === 401 || e.status === 403) {
+      if (role !== 'tenant') await identify();
+      badge('up', role === 'tenant' ? 'tenant' : 'sign in', 'warn');
+      replace($('summary'), e.message);
+      return;
+    }
+    badge('state', '–', '');
+    badge('up', 'no response', 'bad');
+    document.body.classList.add('mute'); // what it shows is of before
+    const text = 'The manager does not respond; retrying.';
+    if (other) replace($('summary'), `${text} The other one of the pair is at `, page(other));
+    else replace($('summary'), text);
+    $('pair').hidden = true;
+    throw e;
+  }
+  status = s;
+  ha = h;
+  const active = pair(h);
+  document.body.classList.remove('mute');
+  document.body.classList.toggle('standby', !active); // a standby knows nothing of the subnet
+  badge('state', s.state, s.state === 'MASTER' ? 'good' : 'warn');
+  badge('up', s.subnet_up ? 'SUBNET UP' : s.phase, s.subnet_up || !active && s.phase === 'paired' ? 'good' : 'warn');
+  replace($('summary'), `port ${s.port} ${s.port_guid}` + (active ? `, LID ${s.lid}, priority ${s.priority}, generation ${num(s.generation)}` : '') +
+    (s.master ? `; master is ${s.master}` : ''));
+  replace($('version'), `Heddle ${s.version}`);
+  if (!active) return;
+  const f = (await request('GET', 'v1/findings?by=severity&limit=1')).counts, all = f.critical + f.warning + f.info;
+  $('wrong').hidden = !all;
+  replace($('wrong'), `${num(all)} finding${all === 1 ? '' : 's'}`);
+  $('wrong').className = `badge ${f.critical ? 'bad' : f.warning ? 'warn' : ''}`;
+}
+
+// poll refreshes the header, unless that is going on: a large fabric on a slow machine takes its time. What
+// fails is asked for again.
+let polling = null;
+function poll() {
+  return polling ??= refresh().catch(e => console.info(e.message)).finally(() => { polling = null; });
+}
+
+// ---- views ----
+
+let current = null; // name, path, ctx, end, and what show returned
+
+function parse() {
+  const [path, query] = (location.hash.startsWith('#/') ? location.hash.slice(2) : '').split(/\?(.*)/s);
+  const parts = path.split('/').map(p => { try { return decodeURIComponent(p); } catch { return p; } });
+  return { name: parts[0], path: parts.slice(1), query: new URLSearchParams(query || '') };
+}
+
+function context(end, main) {
+  const mine = new Set();
+  end.signal.addEventListener('abort', () => { for (const l of mine) { listeners.delete(l); wakes.delete(l); } });
+  const guarded = async fn => {
+    try {
+      const v = await fn();
+      if (!end.signal.aborted) trouble('');
+      return v;
+    } catch (e) {
+      if (!end.signal.aborted && !document.body.classList.contains('mute')) trouble(e.message);
+      throw e;
+    }
+  };
+  return {
+    get: path => guarded(() => request('GET', path, undefined, end.signal)),
+    send: async (method, path, body) => {
+      const v = await request(method, path, body);
+      soon();
+      return v;
+    },
+    go(hash, instead) {
+      if (instead) { history.replaceState(null, '', hash); route(); } else location.hash = hash;
+    },
+    live(kind, fn) {
+      const l = { kind, fn };
+      mine.add(l);
+      listeners.add(l);
+    },
+    every(ms, fn) {
+      let busy = false, again = false, timer = 0;
+      const turn = async () => {
+        if (end.signal.aborted) return;
+        if (busy) { again = true; return; }
+        busy = true;
+        clearTimeout(timer);
+        try {
+          await (polling || status || poll());
+          if (status && !end.signal.aborted) await fn(status);
+        } catch (e) {
+          if (!end.signal.aborted) console.info(e.message);
+        }
+        busy = false;
+        timer = setTimeout(turn, again ? 50 : ms);
+        again = false;
+      };
+      mine.add(turn);
+      wakes.add(turn);
+      end.signal.addEventListener('abort', () => clearTimeout(timer));
+      turn();
+      return turn;
+    },
+    recent: () => recent,
+    say, may, main,
+    signal: end.signal,
+    get role() { return role; },
+    get status() { return status; },
+    get ha() { return ha; },
+  };
+}
+
+// route shows the view that the address names.
+async function route(again) {
+  const at = parse();
+  const view = views[at.name] || null;
+  if (current && !again && current.view === view && current.shown?.query && current.path.join('/') === at.path.join('/')) {
+    current.shown.query(at);
+    return;
+  }
+  const first = !current;
+  current?.end.abort();
+  current?.shown?.close?.();
+  const main = $('view'), end = new AbortController();
+  const mine = current = { view, path: at.path, end, shown: null };
+  trouble('');
+  main.replaceChildren();
+  const title = view ? view.title : 'No such view';
+  document.title = `${title} – Heddle`;
+  main.dataset.view = at.name || 'overview';
+  $('nav').dataset.open = 'no';
+  $('menu').setAttribute('aria-expanded', 'false');
+  for (const a of $('nav').querySelectorAll('a')) {
+    if (a.getAttribute('href') === `#/${at.name}`) a.setAttribute('aria-current', 'page');
+    else a.removeAttribute('aria-current');
+  }
+  if (!first && !again) main.focus(); // the keyboard goes on at the new view, and readers say its title
+  main.setAttribute('aria-label', title);
+  if (!view) {
+    main.append(element('p', '', 'There is no such view.'));
+    return;
+  }
+  try {
+    const module = await import(`./views/${view.file || at.name}.js`);
+    if (end.signal.aborted) return;
+    const shown = await module.show(main, at, context(end, main));
+    if (end.signal.aborted) shown?.close?.();
+    else mine.shown = shown;
+  } catch (e) {
+    if (!end.signal.aborted) trouble(e.message);
+  }
+}
+
+// ---- start ----
+
+for (const [name, v] of Object.entries(views)) if (v.nav) $('nav').append(link(`#/${name}`, v.title), ' ');
+$('skip').addEventListener('click', e => { e.preventDefault(); $('view').focus(); });
+$('menu').addEventListener('click', () => {
+  const open = $('nav').dataset.open !== 'yes';
+  $('nav').dataset.open = open ? 'yes' : 'no';
+  $('menu').setAttribute('aria-expanded', String(open));
+});
+const themeName = () => { replace($('theme'), document.documentElement.dataset.theme === 'dark' ? 'Light' : 'Dark'); };
+addEventListener('theme', themeName);
+themeName();
+$('theme').addEventListener('click', () => setTheme(document.documentElement.dataset.theme === 'dark' ? 'light' : 'dark'));
+$('who').addEventListener('click', () => signIn(''));
+$('search').addEventListener('submit', e => {
+  e.preventDefault();
+  const q = $('searchText').value.trim();
+  if (q) location.hash = `#/search?q=${encodeURIComponent(q)}`;
+});
+addEventListener('hashchange', () => route());
+
+await identify().catch(() => {});
+restart();
+poll();
+route();
+setInterval(poll, 2000);
