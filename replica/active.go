@@ -23,7 +23,6 @@ var errStall = errors.New("the disk takes too long")
 // active appends to the journal.
 type active struct {
 	granted bool
-	why     Why
 	alone   bool // entries count without the peer
 	solo    bool // note.solo, as it was before this term
 	told    bool // a change was answered while entries counted here alone
@@ -35,7 +34,7 @@ type active struct {
 	fenced  bool     // as rule 5 wants
 	named   mad.Time // since when the peer's port names this manager, before its lease ended; 0: it may not
 	secured bool     // entries of this term are newer than any that counted without it
-	lapse   mad.Time
+	lapse   mad.Time // end of the lease with which it took over from a silent manager, which may be alone then; else mad.Never
 	// third is when the port named a third manager last, if no sign of the peer answered a later
 	// one of this manager since: that it named the peer meanwhile may have been overwritten.
 	third mad.Time
@@ -60,8 +59,9 @@ type active struct {
 	size       int
 	recent     []journal.Entry
 	recentSize int
-	newest     uint64 // number of the last entry that was given to the disk
-	failing    int    // entries at the disk that fail, because one before them did
+	newest     uint64     // number of the last entry that was given to the disk
+	failing    int        // entries at the disk that fail, because one before them did
+	said       NoticeKind // the last one of NoticePaired and NoticeAlone; 0: none
 	handing    bool
 	handWhy    Why
 	handAt     mad.Time
@@ -91,11 +91,7 @@ func (a *active) begin(c *Core, spare, waits bool, lapse mad.Time) {
 // grant begins the term.
 func (a *active) grant(c *Core, why Why) {
 	a.granted, a.alone, c.aborted = true, c.note.alone, false
-	c.out.Grant = &Grant{Why: why, Stale: why == WhyStale || why == WhyAsked, Until: mad.Never}
-	if a.over && why == WhySilence {
-		c.out.Grant.Until = a.lapse
-	}
-	a.why = why
+	c.out.Grant = &Grant{Why: why, Stale: why == WhyStale || why == WhyAsked, Until: a.lapse}
 	c.nextSign = c.now
 	c.tell(Notice{Kind: NoticeActive, Why: why, Mark: c.last})
 }
@@ -257,7 +253,7 @@ func (a *active) think(c *Core) {
 		c.stepBack(WhyOtherAlone)
 		return
 	}
-	if a.over && a.why == WhySilence && !a.fenced && c.past(a.lapse, 0) {
+	if a.over && !a.fenced && c.past(a.lapse, 0) {
 		// The old manager may be alone by now. What was written since does not count.
 		c.stepBack(WhyLate)
 		return
@@ -290,7 +286,7 @@ func (a *active) stalls(c *Core) bool {
 
 // spare reports whether the standby is paired and can take over.
 func (a *active) spare(c *Core) bool {
-	return a.paired && c.peer.Paired && c.peer.Pair == c.note.pair && c.peer.PortOK
+	return a.accepted(c) && c.peer.PortOK
 }
 
 // count answers the changes whose entries count.
@@ -439,7 +435,23 @@ func (a *active) join(c *Core) {
 		c.note.common, c.note.solo, a.solo, a.told = a.from, false, false, false
 		c.write(func(Did) {}) // it only saves a fork that is none
 		c.out.Sends = append(c.out.Sends, Pair{Term: c.term, ID: c.note.pair, Mark: a.from})
-		c.tell(Notice{Kind: NoticePaired, Mark: c.last})
+	}
+	if a.accepted(c) {
+		a.say(c, NoticePaired)
+	}
+}
+
+// accepted reports whether the standby says that it is paired.
+func (a *active) accepted(c *Core) bool {
+	return a.paired && c.peer.Paired && c.peer.Pair == c.note.pair
+}
+
+// say tells people how the standby stands, if that has changed: an offer that it cannot accept, because
+// its disk fails, is no news.
+func (a *active) say(c *Core, k NoticeKind) {
+	if a.said != k {
+		a.said = k
+		c.tell(Notice{Kind: k, Mark: c.last})
 	}
 }
 
@@ -460,7 +472,7 @@ func (a *active) goAlone(c *Core) {
 		if c.role == Active && c.term == term && a.going {
 			a.going, a.alone, a.over = false, true, false
 			c.nextSign = c.now
-			c.tell(Notice{Kind: NoticeAlone, Mark: c.last})
+			a.say(c, NoticeAlone)
 		}
 	})
 }
@@ -476,8 +488,9 @@ func (a *active) may(c *Core) bool {
 		return true // or it started anew
 	case a.over && a.named > 0 && (c.gone() || c.past(a.named, c.cfg.Fence)):
 		return c.master(a.named)
-	case !a.over && c.heard && c.ended >= a.pairBoot && c.way < c.silence():
-		// It starts anew, if ever. It may have taken over before, unheard: this port names it then.
+	case !a.over && a.third == 0 && c.heard && c.ended >= a.pairBoot && c.way < c.silence():
+		// It starts anew, if ever. It may have taken over before, unheard: this port names it then,
+		// unless a third manager wrote there since.
 		return c.master(c.endedAt)
 	}
 	// Where no way led to this port, the other manager may have taken over without it, and needs

@@ -170,10 +170,14 @@ func (c *Core) begin() {
 	c.nextSign = mad.Never
 	c.write(func(d Did) {
 		c.ready, c.nextSign = d.Err == nil, c.now
-		if d.Err != nil {
-			c.tell(Notice{Kind: NoticeDisk, Err: d.Err})
-			c.nextSign = c.now.Add(c.cfg.Look)
+		x := &c.standby.illness
+		if x.on = d.Err != nil; !x.on {
+			return
 		}
+		if x.fails(c) {
+			c.tell(Notice{Kind: NoticeDisk, Err: d.Err})
+		}
+		c.nextSign = c.now.Add(max(c.cfg.Look, x.pause))
 	})
 }
 
@@ -267,7 +271,7 @@ func (c *Core) remember(then func()) {
 			c.tell(Notice{Kind: NoticeDisk, Err: d.Err})
 			c.stepBack(WhyDisk)
 		default:
-			c.standby.leave(c, d.Err)
+			c.standby.ill(c, d.Err)
 		}
 	})
 }
@@ -424,7 +428,10 @@ func (c *Core) past(t mad.Time, d time.Duration) bool {
 func (c *Core) takeOver(why Why) {
 	c.role = Active
 	spare := why == WhySilence || why == WhyHandover
-	lapse, alone := c.standby.lease, c.standby.wasAlone
+	lapse, alone := mad.Never, c.standby.wasAlone
+	if why == WhySilence {
+		lapse = c.standby.lease
+	}
 	c.had, c.aborted = c.has(), true
 	c.standby.stop(c)
 	c.term = c.term.Next(c.cfg.Me)
@@ -488,7 +495,7 @@ func (c *Core) stepBack(why Why) {
 	c.note.solo = c.note.solo && (c.active.solo || c.active.told)
 	c.active.stop(c)
 	c.role = Standby
-	c.standby = standby{pair: c.note.pair, conn: c.standby.conn, left: c.standby.left, claims: c.note.solo}
+	c.standby = standby{pair: c.note.pair, conn: c.standby.conn, left: c.standby.left, claims: c.note.solo, illness: c.standby.illness}
 	c.standby.rest = c.now.Add(c.cfg.Alone)   // an offer of a pairing may be under way
 	c.standby.clearAt = c.now.Add(c.cfg.Look) // the note of below does it
 	c.note.alone = false

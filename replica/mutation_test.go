@@ -104,6 +104,36 @@ var mutations = []mutation{
 		edits: []edit{{"active.go", "!a.handing && a.heir(c)", "a.granted && !a.handing"}},
 		run:   "TestHandoverAlone",
 	},
+	{
+		name:  "alone by the end of a process, although a third manager wrote to the port",
+		edits: []edit{{"active.go", "case !a.over && a.third == 0 && c.heard", "case !a.over && c.heard"}},
+		run:   "TestEndedAfterThird",
+	},
+	{
+		name:  "the lease bounds the fence of a handover",
+		edits: []edit{{"core.go", "if why == WhySilence {\n\t\tlapse", "if why == WhySilence || why == WhyHandover {\n\t\tlapse"}},
+		run:   "TestLateFenceOfHandover",
+	},
+	{
+		name:  "the word of an old program is not understood",
+		edits: []edit{{"note.go", "b[1]&(noteSolo|noteAlone) != 0", "b[1]&noteSolo != 0"}},
+		run:   "TestNoteOfOldProgram",
+	},
+	{
+		name:  "a standby copies at once with an ill disk",
+		edits: []edit{{"standby.go", "!s.hello && !s.illness.on", "!s.hello"}},
+		run:   "TestIllDisk",
+	},
+	{
+		name:  "a disk that fails is asked again without a pause",
+		edits: []edit{{"standby.go", "if len(c.disk) > 0 || !c.past(x.next, 0) {", "if len(c.disk) > 0 {"}},
+		run:   "TestIllDisk",
+	},
+	{
+		name:  "each offer to a standby is news",
+		edits: []edit{{"active.go", "if a.said != k {", "if a.said != k || true {"}},
+		run:   "TestIllDisk",
+	},
 }
 
 // mutated returns the files of a mutation.

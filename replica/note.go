@@ -60,8 +60,9 @@ func decodeNote(b []byte) (note, error) {
 		return note{}, fmt.Errorf("replica: the note %x is damaged", b)
 	}
 	v := func(i int) uint64 { return binary.BigEndian.Uint64(b[2+8*i:]) }
+	// Programs before noteSolo wrote noteAlone by itself. Of what counted there the peer may lack all.
 	return note{
-		boot: v(0), pair: v(1), alone: b[1]&noteAlone != 0, solo: b[1]&noteSolo != 0, common: v(2),
+		boot: v(0), pair: v(1), alone: b[1]&noteAlone != 0, solo: b[1]&(noteSolo|noteAlone) != 0, common: v(2),
 		term:  journal.Term{Number: v(3), Owner: ib.GUID(v(4))},
 		began: journal.Term{Number: v(5), Owner: ib.GUID(v(6))},
 		had:   journal.Mark{Term: journal.Term{Number: v(7), Owner: ib.GUID(v(8))}, Number: v(9)},

@@ -25,8 +25,8 @@
 //     is active and a switch answers. It takes the next term, and writes that down first.
 //  5. A manager that took over makes itself the SM of the old one's port first of all, before its
 //     lease ends, unless no way leads to that port: then as soon as one does. If it cannot, it
-//     is standby again, and its entries of that term are no newer than any. An active manager
-//     whose port names the other one is standby from then on. So of two managers on one fabric
+//     is standby again, and its entries of that term are no newer than any. After a handover the
+//     old one has stopped, and this may take longer. An active manager whose port names the other one is standby from then on. So of two managers on one fabric
 //     at most one goes alone. Once the old one's port names it, and that one's process has ended or
 //     had Config.Fence to look at its port, the new one need not wait for Config.Alone. An active
 //     manager that is paired, whose port named a third manager since the last sign of its peer,
@@ -375,6 +375,8 @@ const (
 	// NoticeVersions: the managers cannot be a pair, because they have no version of the stream or of
 	// the journal in common; Err says which one is older. Of the shell.
 	NoticeVersions
+	// NoticePort: this manager's port does not answer; Err says what, and what follows. Of the shell.
+	NoticePort
 )
 
 // Notice tells people what happened.

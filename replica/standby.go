@@ -2,6 +2,7 @@ package replica
 
 import (
 	"errors"
+	"time"
 
 	"heddle/ib"
 	"heddle/mad"
@@ -36,6 +37,45 @@ type standby struct {
 	asked    bool     // an operator wants this manager to be active
 	held     ib.GUID  // the master for which this manager does not take over; 0: none
 	rest     mad.Time // no takeover before: the peer may be accepting a pairing, or the disk failed
+	illness  illness
+}
+
+// illness is a disk that fails or stalls. A standby that copied at once again would make the active
+// manager wait at each attempt.
+type illness struct {
+	on    bool          // nothing is copied before a note could be written
+	pause time.Duration // until the next attempt; twice as long after each
+	at    mad.Time      // of the last failure
+	next  mad.Time      // attempt
+}
+
+// The first pause of an ill disk is Config.Every. The last one is illPause of them, and a disk that was
+// well for four times as long begins anew.
+const illPause = 50
+
+// fails notes a failure of the disk, and reports whether it is the first one of an illness.
+func (x *illness) fails(c *Core) bool {
+	most := illPause * c.cfg.Every
+	first := x.pause == 0 || c.now.Sub(x.at) > 4*most
+	if x.pause = min(2*x.pause, most); first {
+		x.pause = c.cfg.Every
+	}
+	x.on, x.at, x.next = true, c.now, c.now.Add(x.pause)
+	return first
+}
+
+// try writes a note to the disk of an ill standby.
+func (x *illness) try(c *Core) {
+	if len(c.disk) > 0 || !c.past(x.next, 0) {
+		return
+	}
+	c.write(func(d Did) {
+		if x := &c.standby.illness; d.Err != nil {
+			x.fails(c)
+		} else {
+			x.on = false
+		}
+	})
 }
 
 // spare reports whether this manager has every entry that counts, and may take over.
@@ -54,9 +94,17 @@ func (s *standby) closed(c *Core) {
 	}
 }
 
+// ill ends the stream and the pairing because of the disk. People hear of it once.
+func (s *standby) ill(c *Core, err error) {
+	first := s.illness.fails(c)
+	s.end(c, err, first || s.paired)
+}
+
 // leave ends the stream and the pairing. The active manager may go alone once it hears of it.
-func (s *standby) leave(c *Core, err error) {
-	if s.paired || err != nil {
+func (s *standby) leave(c *Core, err error) { s.end(c, err, s.paired || err != nil) }
+
+func (s *standby) end(c *Core, err error, tell bool) {
+	if tell {
 		c.tell(Notice{Kind: NoticeLeft, Err: err, Mark: c.last})
 	}
 	if s.open {
@@ -73,7 +121,7 @@ func (s *standby) stop(c *Core) {
 	if s.open {
 		c.out.Close = true
 	}
-	*s = standby{conn: s.conn, left: s.conn, pair: s.pair}
+	*s = standby{conn: s.conn, left: s.conn, pair: s.pair, illness: s.illness}
 }
 
 // outdone takes that the peer has all that counted here, or that entries count in a later term.
@@ -117,7 +165,10 @@ func (s *standby) renew(c *Core, p *Sign) {
 }
 
 func (s *standby) think(c *Core) {
-	if s.open && !s.hello && len(c.disk) == 0 {
+	if s.illness.on {
+		s.illness.try(c)
+	}
+	if s.open && !s.hello && !s.illness.on && len(c.disk) == 0 {
 		s.hello, s.copies = true, false
 		last := c.last
 		if c.unsure {
@@ -129,7 +180,7 @@ func (s *standby) think(c *Core) {
 	// this one accepts the pairing.
 	waits := s.paired || c.peer.Active && !c.peer.Alone
 	if s.open && waits && len(c.disk) > 0 && c.past(c.disk[0].since, c.cfg.Stall) {
-		s.leave(c, errStall)
+		s.ill(c, errStall)
 	}
 	// Once the stream of the pairing has ended, the active manager may go alone as soon as a sign
 	// says that the lease has. So no later sign of its own may renew the lease.
@@ -251,7 +302,7 @@ func (s *standby) entries(c *Core, m Entries) {
 			if d.Err != nil {
 				c.failed(d)
 				if c.role == Standby && s.open && s.conn == conn {
-					s.leave(c, d.Err)
+					s.ill(c, d.Err)
 				}
 				return
 			}
@@ -290,7 +341,7 @@ func (s *standby) snapshot(c *Core, m Snapshot) {
 		if d.Err != nil {
 			c.failed(d)
 			if c.role == Standby && s.open && s.conn == conn {
-				s.leave(c, d.Err)
+				s.ill(c, d.Err)
 			}
 			return
 		}

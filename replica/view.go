@@ -35,7 +35,7 @@ func (c *Core) View(now mad.Time) View {
 		a := &c.active
 		v.Granted, v.Alone, v.Waits, v.Acked = a.granted, a.alone, len(a.waiting), a.acked
 		v.Heir = a.heir(c)
-		v.Paired = a.paired && c.peer.Paired && c.peer.Pair == c.note.pair
+		v.Paired = a.accepted(c)
 		return v
 	}
 	v.Paired = c.standby.paired && now < c.standby.lease

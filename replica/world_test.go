@@ -31,17 +31,18 @@ type world struct {
 	third  third     // of another vendor
 	single single    // a Heddle that is not of the pair
 
-	acked  map[uint64]acked  // by change
-	number map[string]uint64 // of the entry, by key
-	forks  int               // fork files
-	last   mad.Time          // of them
-	nextID uint64
-	size   int        // bytes more of each change
-	quiet  bool       // nothing is lost or late by chance
-	turns  []turn     // who became active
-	loud   []mad.Time // takeovers that said that entries may be missing
-	begun  int        // takeovers that began to write this down; a crash may come before they say it
-	log    []string
+	acked   map[uint64]acked  // by change
+	number  map[string]uint64 // of the entry, by key
+	forks   int               // fork files
+	last    mad.Time          // of them
+	nextID  uint64
+	size    int        // bytes more of each change
+	quiet   bool       // nothing is lost or late by chance
+	turns   []turn     // who became active
+	loud    []mad.Time // takeovers that said that entries may be missing
+	begun   int        // takeovers that began to write this down; a crash may come before they say it
+	log     []string
+	notices [2][]Notice // by site
 
 	forked  bool     // two histories are possible now
 	forkEnd mad.Time // or were until then; 0: never
@@ -79,6 +80,7 @@ type site struct {
 	doing   Command       // being carried out
 	slow    time.Duration // more time of each command
 	full    bool          // writes fail, and change nothing
+	fullFor bool          // ... but those of notes
 	fails   int           // commands that fail
 	written bool          // ... but are written all the same
 	unread  bool          // ... and the last entry of a disk that failed is not known
@@ -280,6 +282,7 @@ func (s *site) do(out *Output) {
 		})
 	}
 	for _, n := range out.Notices {
+		w.notices[s.i] = append(w.notices[s.i], n)
 		w.logf("%d notice %d %v %v %v", s.i, n.Kind, n.Why, n.Err, n.Mark)
 	}
 	s.wake = out.Wake
@@ -339,7 +342,7 @@ func (s *site) carryOut() {
 		reads = true
 	}
 	switch {
-	case s.full && !reads:
+	case s.full && !reads, s.fullFor && isAppend(c):
 		d.Err = errFull
 	case s.fails > 0:
 		s.fails--
@@ -360,6 +363,8 @@ func (s *site) carryOut() {
 		s.step(d)
 	})
 }
+
+func isAppend(c Command) bool { _, is := c.(Append); return is }
 
 // apply carries a command out at a disk that works.
 func (s *site) apply(c Command) (d Did) {

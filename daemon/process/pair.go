@@ -131,6 +131,7 @@ var noticeEvents = map[replica.NoticeKind][3]string{
 	replica.NoticeDisk:     {"error", "ha_disk", "the disk failed"},
 	replica.NoticeVersions: {"error", "ha_versions", "the other manager has another version: there is no spare"},
 	replica.NoticeHeld:     {"warn", "ha_other_master", "another manager is master"},
+	replica.NoticePort:     {"error", "ha_port", "this manager's port does not answer"},
 }
 
 // noticed adds a notice to the events; package live logs it.

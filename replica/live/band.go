@@ -33,6 +33,7 @@ type band struct {
 		at   mad.Time     // when the last look began
 		info smp.PortInfo // of this manager's port, as last seen
 		up   bool         // what the core was told
+		mute int          // looks in a row that were not answered
 		// named: in this mastership the port named this manager as its SM.
 		named bool
 	}
@@ -220,8 +221,24 @@ func (f *band) lookNow() {
 		f.look.next = sent.Add(f.lookEvery())
 		if pi != nil {
 			f.saw(pi, sent)
+			return
+		}
+		// A process that was stopped finds one look without an answer.
+		if f.look.mute++; f.look.mute == blindLooks {
+			f.p.notice(&replica.Notice{Kind: replica.NoticePort, Err: ErrBlind, Mark: f.p.core.View(f.p.now()).Last})
+			f.p.gate.unseen()
+			f.tell(false)
 		}
 	})
+}
+
+// blindLooks is how many looks without an answer mean that this manager cannot see its port.
+const blindLooks = 20
+
+// tell tells the core whether this manager's port is active.
+func (f *band) tell(up bool) {
+	f.look.up = up
+	f.p.step(replica.Port{Active: up})
 }
 
 // usable reports whether management packets pass the link of a port. Others need a manager
@@ -241,13 +258,12 @@ func (f *band) saw(pi *smp.PortInfo, sent mad.Time) {
 	p := f.p
 	was := f.look.info
 	again := f.look.have && usable(&was) && was.PortState > pi.PortState // down and up between two looks
-	f.look.have, f.look.info, f.look.at = true, *pi, sent
+	f.look.have, f.look.info, f.look.at, f.look.mute = true, *pi, sent, 0
 	if up := usable(pi); up != f.look.up || again {
 		if up && again {
 			p.step(replica.Port{Active: false})
 		}
-		f.look.up = up
-		p.step(replica.Port{Active: up})
+		f.tell(up)
 	}
 	peer := p.known.peerLID(&p.cfg.Rules, pi.LID)
 	switch {
@@ -262,7 +278,7 @@ func (f *band) saw(pi *smp.PortInfo, sent mad.Time) {
 	default:
 		p.step(replica.Challenged{Third: true})
 	}
-	p.gate.saw(sent, f.look.named || !pi.LID.IsUnicast()) // without a LID it can name nobody
+	p.gate.saw(sent, f.look.named || f.fence.locked || !pi.LID.IsUnicast()) // without a LID it can name nobody
 }
 
 // probe looks at the port and at the switch next to it, for the core.

@@ -1,6 +1,7 @@
 package live
 
 import (
+	"errors"
 	"time"
 
 	"heddle/ib"
@@ -19,6 +20,8 @@ type fence struct {
 	next   mad.Time
 	giveUp mad.Time // no way leads there, as it did not answer until now
 	own    bool     // this manager's port is being written
+	mute   int      // Sets in a row that it did not answer
+	locked bool     // it answers none: the managers have to find out
 	gen    int      // which mastership
 	began  mad.Time
 }
@@ -79,17 +82,33 @@ func (x *fence) again(f *band) {
 func (x *fence) claimOwn(f *band, now mad.Time) {
 	pi := f.look.info
 	looked := f.look.have && !f.look.busy && f.look.at >= x.began
-	if x.own || f.look.named || !looked || !pi.LID.IsUnicast() || mine(&pi) || now >= x.until && !x.told {
+	if x.own || x.locked || f.look.named || !looked || !pi.LID.IsUnicast() || mine(&pi) || now >= x.until && !x.told {
 		return
 	}
 	x.own = true
 	pi.ClearForSet()
 	pi.MasterSMLID = pi.LID
-	f.askOwn(ib.MethodSet, f.p.cfg.Rules.Every, &pi, func(*smp.PortInfo, mad.Time) {
+	gen := x.gen
+	f.askOwn(ib.MethodSet, f.p.cfg.Rules.Every, &pi, func(got *smp.PortInfo, _ mad.Time) {
+		if x.gen != gen {
+			return
+		}
 		x.own = false
 		f.look.next = f.p.now()
+		if x.mute++; got != nil {
+			x.mute = 0
+		}
+		if x.mute == lockedSets {
+			x.locked = true
+			f.p.notice(&replica.Notice{Kind: replica.NoticePort, Err: errLocked, Mark: f.p.core.View(f.p.now()).Last})
+		}
 	})
 }
+
+// lockedSets is how many Sets of this manager's port without an answer mean that it takes none.
+const lockedSets = 5
+
+var errLocked = errors.New("replica: this manager's port answers Get(PortInfo), but no Set: is its M_Key the one that is stored? A LID that floats does not come to it, and changes wait for the partner as long as the port names another manager")
 
 // begin makes one attempt: is it the peer's port, what does it name, and then the Set.
 func (x *fence) begin(f *band, now mad.Time) {

@@ -61,26 +61,61 @@ func TestShutWaits(t *testing.T) {
 	sent := make(chan error, 1)
 	go func() { sent <- port.Send(&packets(1)[0]) }()
 	<-entered
-	shut := make(chan struct{})
-	go func() { defer close(shut); p.gate.shut() }()
+	none := p.gate.shut()
 	for end := time.Now().Add(need.Patience); p.gate.sending.TryRLock(); pause() {
 		p.gate.sending.RUnlock()
-		select {
-		case <-shut:
-			t.Fatal("the mastership is over, and a packet is on the way")
-		default:
-		}
 		if time.Now().After(end) {
-			t.Fatal("shut does not wait")
+			t.Fatal("shut does not look for packets")
 		}
 	}
+	select {
+	case <-none:
+		t.Fatal("a packet is on the way")
+	default:
+	}
 	close(leave)
-	<-shut
+	<-none
 	if err := <-sent; err != nil {
 		t.Error(err)
 	}
 	if err := port.Send(&packets(1)[0]); !errors.Is(err, ErrCut) {
 		t.Errorf("after the mastership: %v", err)
+	}
+	select {
+	case <-p.gate.shut():
+	default:
+		t.Error("no packet is on the way, and shut waits for some")
+	}
+}
+
+// TestSlowPort: a manager gives up although the port does not take a packet of its managers.
+func TestSlowPort(t *testing.T) {
+	entered, leave := make(chan struct{}), make(chan struct{})
+	p := alonePair(&handed{one: func() { close(entered); <-leave }})
+	p.granted, p.log = true, quiet
+	given := make(chan replica.Why, 1)
+	p.cfg.OnStandby = func(why replica.Why) { given <- why }
+	port := p.ManagerPort()
+	sent := make(chan error, 1)
+	go func() { sent <- port.Send(&packets(1)[0]) }()
+	<-entered
+	yielded := make(chan struct{})
+	go func() {
+		defer close(yielded)
+		p.yield(&replica.Output{Notices: []replica.Notice{{Kind: replica.NoticeStandby, Why: replica.WhyHandover}}})
+	}()
+	select {
+	case <-yielded:
+	case <-time.After(need.Patience):
+		t.Error("it waits for the port")
+	}
+	close(leave)
+	<-yielded
+	if err := <-sent; err != nil {
+		t.Error(err)
+	}
+	if why := <-given; why != replica.WhyHandover {
+		t.Errorf("it gave up because %v", why)
 	}
 }
 

@@ -83,6 +83,9 @@ var (
 	ErrBusyPort = errors.New("replica: the port cannot be claimed (is another subnet manager running on it?)")
 	// ErrCut: the port of a mastership that has ended.
 	ErrCut = errors.New("replica: this manager is no longer active")
+	// ErrBlind: the port of a mastership does not answer this manager, which therefore cannot know
+	// whether the other one has taken over.
+	ErrBlind = errors.New("replica: this manager's port does not answer: is its M_Key the one that is stored?")
 	// ErrStopped: Run has returned, or was not called.
 	ErrStopped = errors.New("replica: the pair does not run")
 	// ErrNotActive: a handover was asked of a manager that is standby.

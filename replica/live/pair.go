@@ -251,7 +251,7 @@ func (p *Pair) start() (replica.Start, error) {
 // end ends what the pair's goroutine alone can end, and waits for its other goroutines. From done
 // on none of them waits for events, which nobody takes any more.
 func (p *Pair) end() {
-	p.gate.shut()
+	<-p.gate.shut()
 	close(p.done)
 	for _, c := range p.changes {
 		c.done <- ErrStopped
@@ -336,7 +336,11 @@ func (p *Pair) do(out *replica.Output) {
 
 // yield halts the managers.
 func (p *Pair) yield(out *replica.Output) {
-	p.gate.shut()
+	select {
+	case <-p.gate.shut():
+	case <-time.After(p.cfg.Rules.Every / shutEvery):
+		p.log.Warn("the port takes long for a packet of the managers, which may leave after this manager has given up")
+	}
 	p.showNothing()
 	p.band.release()
 	p.since()

@@ -21,7 +21,7 @@ func (p *Pair) receive() {
 	for {
 		if err := p.cfg.Port.Recv(k); err != nil {
 			p.post(func() { p.lost = fmt.Errorf("%w: %w", ErrPortLost, err) })
-			p.gate.shut()
+			p.gate.shut() // a packet that is handed to a port that is lost goes nowhere
 			return
 		}
 		k = p.sort(k)
@@ -102,8 +102,8 @@ func (p *Pair) smInfo(k *mad.Packet) {
 // gate is between the managers and the port. It is open during a mastership.
 type gate struct {
 	p *Pair
-	// sending is held for reading while packets of the managers are handed to the port: shut returns
-	// when none is any more. Whoever holds it waits for nothing else.
+	// sending is held for reading while packets of the managers are handed to the port. Whoever holds
+	// it waits for nothing else, but a port may take long.
 	sending sync.RWMutex
 	seen    atomic.Int64 // mad.Time when the last look that found nobody else began; 0: shut
 	mu      sync.Mutex
@@ -112,6 +112,7 @@ type gate struct {
 	asked   bool         // a look was asked for; guarded by mu
 	port    *managerPort // of the present mastership; guarded by mu
 	named   bool         // in the present mastership the port named this manager, or cannot; guarded by mu
+	blind   bool         // the port answers no look; guarded by mu
 }
 
 func (g *gate) init(p *Pair) {
@@ -126,8 +127,14 @@ func (g *gate) open() {
 	g.seen.Store(int64(g.p.now()))
 }
 
-// shut cuts the managers' port. When it returns, no packet of theirs is under way to the port.
-func (g *gate) shut() {
+// shutEvery is the part of Config.Every for which a manager that gives up waits for packets that are
+// being handed to the port. Those of a port that takes longer leave when another manager may be active,
+// as those of a process that was stopped do.
+const shutEvery = 4
+
+// shut cuts the managers' port: no further packet of theirs is handed to the port. none is closed when
+// no packet is being handed to it.
+func (g *gate) shut() (none <-chan struct{}) {
 	g.mu.Lock()
 	g.isOn = false
 	g.seen.Store(0)
@@ -137,8 +144,19 @@ func (g *gate) shut() {
 	}
 	g.cond.Broadcast()
 	g.mu.Unlock()
-	g.sending.Lock()
-	defer g.sending.Unlock()
+	done := make(chan struct{})
+	wait := func() {
+		defer close(done)
+		g.sending.Lock()
+		defer g.sending.Unlock()
+	}
+	if g.sending.TryLock() {
+		g.sending.Unlock()
+		close(done)
+	} else {
+		go wait()
+	}
+	return done
 }
 
 // saw takes a look at the port, which began at sent, and did not find the peer to be its SM. named
@@ -151,11 +169,19 @@ func (g *gate) saw(sent mad.Time, named bool) {
 	a.mu.Unlock()
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.asked, g.named = false, named
+	g.asked, g.named, g.blind = false, named, false
 	if g.isOn && int64(sent) > g.seen.Load() {
 		g.seen.Store(int64(sent))
 		g.cond.Broadcast()
 	}
+}
+
+// unseen takes that the port answers no look.
+func (g *gate) unseen() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.asked, g.blind = false, true
+	g.cond.Broadcast()
 }
 
 // fresh is how old the last look may be when the managers send. A process that was stopped looks
@@ -193,6 +219,8 @@ func (g *gate) pass(port *managerPort, n condition) error {
 			return ErrCut
 		case mad.Time(seen) >= n.after && (g.named || !n.named):
 			return nil
+		case g.blind:
+			return ErrBlind
 		}
 		if !g.asked {
 			g.asked = true
@@ -342,7 +370,8 @@ const sendSlice = 16
 
 // need is what a packet needs. One that writes the SM of this port needs a look at it that begins now
 // (replica.Challenged). If the LID of the manager floats it may set that too: the pair's own Set, which
-// has the LID of before, must not come after it.
+// has the LID of before, must not come after it. A port that takes none of those holds up nothing
+// (fence.locked).
 func (m *managerPort) need(k *mad.Packet) condition {
 	if len(k.Data) < ib.MADLen {
 		return condition{}

@@ -186,6 +186,8 @@ func (p *Pair) notice(n *replica.Notice) {
 		level, text = slog.LevelError, "the disk failed"
 	case replica.NoticeVersions:
 		level, text = slog.LevelError, "the other manager has another version, so this one cannot copy from it, nor it from this one"
+	case replica.NoticePort:
+		level, text = slog.LevelError, "this manager's port does not answer"
 	case replica.NoticeHeld:
 		level, text = slog.LevelWarn, "this manager does not take over: "+OtherMaster(p.cfg.Rules.Me, p.cfg.Rules.Peer, n.Other)
 		if p.core.Role() == replica.Active {
