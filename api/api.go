@@ -238,16 +238,6 @@ type HostUse struct {
 	Down   float64 `json:"down" doc:"to a host"`
 }
 
-// Event is something that happened, as the log has it.
-type Event struct {
-	Seq     uint64            `json:"seq"`
-	Time    time.Time         `json:"time"`
-	Level   string            `json:"level" enum:"debug,info,warn,error"`
-	Kind    string            `json:"kind"`
-	Message string            `json:"message"`
-	Attrs   map[string]string `json:"attrs,omitempty"`
-}
-
 // Options of a server.
 type Options struct {
 	// Token permits everything; if it is empty, only AllowWrite, named tokens and certificates do.
@@ -306,10 +296,7 @@ func build(b Backend, o Options) *router {
 		return reply(nonNil(b.Repairs())), nil
 	})
 	pictures(a, b)
-	huma.Get(a, "/v1/events", func(_ context.Context, in *eventsInput) (*body[[]Event], error) {
-		ev, _ := b.Events(in.After)
-		return reply(nonNil(ev)), nil
-	})
+	events(a, b)
 	huma.Register(a, huma.Operation{
 		OperationID: "sweep", Method: http.MethodPost, Path: "/v1/sweep",
 		Summary: "Start a full sweep", DefaultStatus: http.StatusAccepted,
@@ -394,10 +381,6 @@ func pictures(a huma.API, b Backend) {
 	huma.Get(a, "/v1/use", func(context.Context, *struct{}) (*body[Use], error) {
 		return reply(b.Use()), nil
 	})
-}
-
-type eventsInput struct {
-	After uint64 `query:"after" doc:"only events with a greater number"`
 }
 
 type rerouteInput struct {

@@ -79,6 +79,16 @@ func (f *fake) Events(after uint64) ([]Event, <-chan struct{}) {
 	return append([]Event(nil), f.events[min(after, uint64(len(f.events))):]...), f.more
 }
 
+func (f *fake) FindEvents(q EventsQuery) (list []Event, err error) {
+	all, _ := f.Events(0)
+	for i := range all {
+		if q.Match(&all[i]) {
+			list = append(list, all[i])
+		}
+	}
+	return list, nil
+}
+
 func (f *fake) Partitions() Partitions { return Partitions{Config: f.config, Settled: true} }
 func (f *fake) Groups() []Group        { return f.groups }
 func (f *fake) Backup(w io.Writer) error {

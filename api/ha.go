@@ -166,9 +166,11 @@ type Spare interface {
 
 // Journal is what a process keeps, whether it runs a manager or not.
 type Journal interface {
-	// Events returns those with a number greater than after, oldest first,
-	// and a channel that is closed when there are more.
+	// Events returns those with a number greater than after, oldest first, at most EventsPage, and a
+	// channel that is closed when there are more.
 	Events(after uint64) ([]Event, <-chan struct{})
+	// FindEvents returns events that match, oldest first. An error is that of the disk.
+	FindEvents(q EventsQuery) ([]Event, error)
 	// Backup writes the stored state as a backup.
 	Backup(w io.Writer) error
 }
@@ -185,10 +187,7 @@ func NewSpare(s Spare, o Options) http.Handler {
 	huma.Get(a, "/v1/status", func(context.Context, *struct{}) (*body[Status], error) {
 		return reply(s.Status()), nil
 	})
-	huma.Get(a, "/v1/events", func(_ context.Context, in *eventsInput) (*body[[]Event], error) {
-		ev, _ := s.Events(in.After)
-		return reply(nonNil(ev)), nil
-	})
+	events(a, s)
 	common(a, mux, s, o)
 	describe(a.OpenAPI())
 	for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete} {

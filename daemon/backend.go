@@ -67,6 +67,8 @@ func (d *Daemon) Ready() (bool, string) { return show.Ready(d.state()) }
 
 func (d *Daemon) Events(after uint64) ([]api.Event, <-chan struct{}) { return d.events.Since(after) }
 
+func (d *Daemon) FindEvents(q api.EventsQuery) ([]api.Event, error) { return d.events.Find(q) }
+
 func (d *Daemon) Nodes() []api.Node { return show.Nodes(d.Snapshot()) }
 
 func (d *Daemon) Links() []api.Link { return show.Links(d.Snapshot()) }

@@ -38,6 +38,7 @@ func TestClaimWaits(t *testing.T) {
 		t.Errorf("%d claims left", p.left.Load())
 	}
 	told := 0
+	r.d.FlushEvents()
 	events, _ := r.d.Events(0)
 	for _, e := range events {
 		if strings.Contains(e.Message, "the port is claimed") {

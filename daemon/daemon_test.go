@@ -171,6 +171,7 @@ func TestAPIOfARunningManager(t *testing.T) {
 	if len(d.Levels) != 2 || len(d.Levels[0]) != 4 || len(d.Levels[1]) != 2 || len(d.Links) != 8 || d.Levels[0][0].Hosts != 4 || d.Levels[0][0].Up != 4 {
 		t.Errorf("drawing %+v", d)
 	}
+	r.d.FlushEvents()
 	ev := get[[]api.Event](t, srv.URL+"/v1/events")
 	if len(ev) == 0 || ev[len(ev)-1].Seq < uint64(len(ev)) {
 		t.Errorf("events %+v", ev)

@@ -1,64 +1,191 @@
 package daemon
 
 import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"slices"
 	"sync"
+	"sync/atomic"
+	"time"
 
 	"heddle/api"
+	"heddle/store/ring"
 )
 
-// keptEvents is how many events are kept; older ones are in the log.
-const keptEvents = 1000
+// Sizes of the event log.
+const (
+	keptEvents   = api.EventsPage // in memory, for readers that follow
+	keptUnsaved  = 10 * api.EventsPage
+	batchEvents  = 256     // written at a time
+	queuedEvents = 1 << 16 // not written yet; further ones are dropped and counted
+	memoryBytes  = 4 << 20 // of an event log without a directory
+	syncAfter    = time.Second
+)
 
-// Events keeps the newest events and wakes readers that wait for more. It is safe for concurrent
-// use.
+// EventLimits are those of an event log on disk: at least the newest 100,000 events of 7 days.
+func EventLimits() ring.Limits {
+	return ring.Limits{Bytes: 128 << 20, Records: 100_000, Age: 7 * 24 * time.Hour, Reserve: 1 << 16}
+}
+
+// Events keeps events in a ring, numbers them and wakes readers that wait for more. Add never waits
+// for a disk: a goroutine writes, while there is something to write. Readers see an event when it is
+// written. It is safe for concurrent use.
 type Events struct {
+	ring    *ring.Ring
+	manager string // Event.Manager
+
 	mu    sync.Mutex
+	queue []api.Event // not written yet; guarded by mu
+	lost  uint64      // that found no room in queue since the last batch; guarded by mu
+	busy  bool        // the goroutine runs; guarded by mu
+	idle  chan struct{}
+	kept  []api.Event // the newest that readers see, by number; guarded by mu
 	last  uint64      // number of the newest event; guarded by mu
-	kept  []api.Event // oldest first; guarded by mu
+	count uint64      // events since the start; guarded by mu
 	more  chan struct{}
-	limit int
+
+	failed string      // why the ring takes nothing; owned by the goroutine that writes
+	dirty  atomic.Bool // a sync is due
 }
 
-// NewEvents returns Events without any, for the daemons of one process (Config.Events).
-func NewEvents() *Events { return newEvents(keptEvents) }
-
-func newEvents(limit int) *Events {
-	return &Events{more: make(chan struct{}), limit: limit}
+// NewEvents returns Events in memory without any, for the daemons of one process (Config.Events).
+func NewEvents() *Events {
+	r, _ := ring.Open("", "events", memoryBytes) // without a directory it does not fail
+	return OpenEvents(r, "")
 }
 
-// Add numbers e and keeps it; the oldest event is dropped if there are too many.
+// OpenEvents returns the events of a ring, which nobody else writes. manager names this manager's
+// machine in them.
+func OpenEvents(r *ring.Ring, manager string) *Events {
+	idle := make(chan struct{})
+	close(idle)
+	return &Events{ring: r, manager: manager, idle: idle, last: r.Last(), more: make(chan struct{})}
+}
+
+// Add numbers e and keeps it. Readers see it soon.
 func (r *Events) Add(e api.Event) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.last++
-	e.Seq = r.last
-	if len(r.kept) == r.limit {
-		copy(r.kept, r.kept[1:])
-		r.kept = r.kept[:r.limit-1]
+	if len(r.queue) >= queuedEvents {
+		r.lost++
+		return
 	}
-	r.kept = append(r.kept, e)
+	r.queue = append(r.queue, e)
+	if !r.busy {
+		r.busy, r.idle = true, make(chan struct{})
+		go r.write()
+	}
+}
+
+// Flush returns when the events that were added are written, or cannot be.
+func (r *Events) Flush() {
+	r.mu.Lock()
+	idle := r.idle
+	r.mu.Unlock()
+	<-idle
+}
+
+// Close writes what waits, and releases the ring.
+func (r *Events) Close() error {
+	r.Flush()
+	return r.ring.Close()
+}
+
+// write writes events until none waits.
+func (r *Events) write() {
+	for {
+		r.mu.Lock()
+		n := min(len(r.queue), batchEvents)
+		if n == 0 {
+			r.busy, r.queue = false, nil
+			close(r.idle)
+			r.mu.Unlock()
+			return
+		}
+		batch, lost := r.queue[:n:n], r.lost
+		r.queue, r.lost = r.queue[n:], 0
+		r.mu.Unlock()
+		if lost > 0 {
+			batch = append(batch, note("error", "events_lost", fmt.Sprintf("%d events came faster than they could be written, and are lost", lost), nil))
+		}
+		r.save(batch)
+	}
+}
+
+func note(level, kind, text string, attrs map[string]string) api.Event {
+	return api.Event{Time: time.Now(), Level: level, Kind: kind, Message: text, Attrs: attrs}
+}
+
+// save writes a batch and shows it to readers.
+func (r *Events) save(batch []api.Event) {
+	was := r.failed
+	list, err := r.append(batch)
+	switch {
+	case err != nil && was == "":
+		r.failed = err.Error()
+		more := []api.Event{note("error", "events_unsaved", "events cannot be written; the newest ones are kept in memory", map[string]string{"err": r.failed})}
+		again, _ := r.append(more) // it has its number, and is kept in memory
+		list = append(list, again...)
+	case err == nil && was != "":
+		r.failed = ""
+		again, _ := r.append([]api.Event{note("info", "events_saved", "events are written again", nil)})
+		list = append(list, again...)
+	}
+	r.show(list)
+}
+
+// append writes events with their numbers to the ring.
+func (r *Events) append(batch []api.Event) ([]api.Event, error) {
+	next := r.ring.Next()
+	records := make([]ring.Record, len(batch))
+	for i := range batch {
+		e := &batch[i]
+		e.Seq = 0 // that of the record counts
+		e.Cause = cmp.Or(e.Cause, next+uint64(i))
+		e.Manager = ""
+		b, err := json.Marshal(e)
+		if err != nil || len(b) > ring.MaxData {
+			e.Attrs, e.Links, e.Nodes = map[string]string{"err": "the event is too long"}, nil, nil
+			b, _ = json.Marshal(e) // strings and numbers alone
+		}
+		records[i] = ring.Record{Time: e.Time, Data: b}
+		e.Manager = r.manager
+	}
+	_, err := r.ring.AppendAll(records)
+	if r.ring.OnDisk() && !r.dirty.Swap(true) {
+		time.AfterFunc(syncAfter, func() {
+			r.dirty.Store(false)
+			_ = r.ring.Sync() // an error shows with the next record
+		})
+	}
+	for i := range batch {
+		batch[i].Seq = records[i].Number
+	}
+	return batch, err
+}
+
+// show lets readers see events.
+func (r *Events) show(list []api.Event) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.kept = append(r.kept, list...)
+	keep := keptEvents
+	if r.failed != "" {
+		keep = keptUnsaved
+	}
+	if n := len(r.kept) - keep; n > 0 {
+		r.kept = slices.Delete(r.kept, 0, n)
+	}
+	r.last = list[len(list)-1].Seq
+	r.count += uint64(len(list))
 	close(r.more)
 	r.more = make(chan struct{})
 }
 
-// Since returns the kept events after number n, and a channel that is closed at the next event.
-func (r *Events) Since(n uint64) ([]api.Event, <-chan struct{}) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if n > r.last {
-		n = 0 // a number of an earlier run
-	}
-	first := r.last - uint64(len(r.kept)) // the number before the oldest kept event
-	skip := 0
-	if n > first {
-		skip = int(min(n-first, uint64(len(r.kept))))
-	}
-	return append([]api.Event(nil), r.kept[skip:]...), r.more
-}
-
-// newest is the number of the newest event.
+// newest is the number of events since the start.
 func (r *Events) newest() uint64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.last
+	return r.count
 }

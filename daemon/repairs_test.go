@@ -62,6 +62,7 @@ func TestRepairIsTold(t *testing.T) {
 		}
 	}
 	found := false
+	r.d.FlushEvents()
 	events, _ := r.d.Events(0)
 	for _, e := range events {
 		found = found || e.Kind == "repair" && strings.Contains(e.Message, "lost: ")

@@ -241,6 +241,7 @@ func TestVMOverTheAPI(t *testing.T) {
 				t.Errorf("pools %+v", p)
 			}
 			var moved bool
+			r.d.FlushEvents()
 			ev, _ := r.d.Events(0)
 			for _, e := range ev {
 				moved = moved || e.Kind == "vm_migrated"

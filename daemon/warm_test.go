@@ -85,6 +85,7 @@ func TestWarm(t *testing.T) {
 		t.Errorf("the subnet has %+v, before %+v", now.Counts, was.Counts)
 	}
 	told := ""
+	d.events.Flush()
 	list, _ := d.Events(0)
 	for _, e := range list {
 		if e.Kind == sm.KindTakeover.String() {

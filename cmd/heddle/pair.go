@@ -79,7 +79,7 @@ func (f smFlags) readable(log *slog.Logger) error {
 
 // managePair runs a manager with a partner.
 func (f smFlags) managePair(cmd *cobra.Command, m managed, st store.Store) error {
-	m.events = daemon.NewEvents()
+	m.events = f.eventLog(m.log)
 	a, port, err := f.paired(cmd.Context(), &m.core, st, m.events, m.log)
 	if err != nil {
 		return err

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"heddle/api"
+	"heddle/daemon"
 	"heddle/daemon/process"
 	"heddle/store/ring"
 )
@@ -217,4 +218,33 @@ func (f smFlags) auditLog() (*ring.Ring, error) {
 		return nil, fmt.Errorf("the audit log: %w", err)
 	}
 	return r, nil
+}
+
+// eventsDir is the place of the events in the state directory.
+const eventsDir = "events"
+
+// eventLog opens the events; without a state directory, or if that fails, they are in memory.
+func (f smFlags) eventLog(log *slog.Logger) *daemon.Events {
+	host, _ := os.Hostname() // without one events do not name it
+	if f.Files.State == "" {
+		return daemon.NewEvents()
+	}
+	r, err := ring.OpenLimits(filepath.Join(f.Files.State, eventsDir), eventsDir, daemon.EventLimits())
+	if err != nil {
+		log.Error("the events of earlier runs cannot be read; events are kept in memory", "kind", "events_unsaved", "err", err)
+		return daemon.NewEvents()
+	}
+	return daemon.OpenEvents(r, host)
+}
+
+// openEvents opens the events of m, if it has none yet. The returned function closes them.
+func (f smFlags) openEvents(m *managed) (end func()) {
+	if m.events == nil {
+		m.events = f.eventLog(m.log)
+	}
+	return func() {
+		if err := m.events.Close(); err != nil {
+			m.log.Error("the last events may not be written", "kind", "events_unsaved", "err", err)
+		}
+	}
 }

@@ -311,6 +311,7 @@ func (f smFlags) manage(cmd *cobra.Command, m managed) error {
 		return err
 	}
 	defer audit.Close()
+	defer f.openEvents(&m)()
 	var up bool
 	dumps := f.dumper(m.log)
 	defer dumps.close()

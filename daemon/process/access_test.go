@@ -95,6 +95,7 @@ func TestTokensOnStandby(t *testing.T) {
 		if w := ask("GET", "/v1/status", "", other); w.Code != 401 || !strings.Contains(w.Body.String(), "expired") {
 			t.Errorf("after its time: %d %s", w.Code, w.Body)
 		}
+		synctest.Wait() // they are written
 		events, _ := p.Events(0)
 		if len(events) != 4 || events[0].Kind != "audit" || events[0].Attrs["who"] != "" || events[3].Attrs["audit"] != "4" {
 			t.Errorf("events: %+v", events)

@@ -104,6 +104,8 @@ type rig struct {
 	srv *httptest.Server
 	up  chan *subnet.Snapshot
 	end chan error
+
+	events *daemon.Events
 }
 
 func newRig(t *testing.T) *rig {
@@ -120,7 +122,8 @@ func newRig(t *testing.T) *rig {
 	r.o = &office{give: make(chan *process.Mandate), held: make(chan *process.Mandate, 8), left: make(chan struct{})}
 	r.o.State = store.NewMemory()
 	r.o.ha = api.HA{Mode: "pair", State: "copying", ActiveAt: "other.example", Pair: &api.Pair{PortGUID: "0x1", PeerGUID: "0x2", PeerActive: true}}
-	r.p = process.New(process.Config{Authority: r.o, PortName: "test", New: func(m *process.Mandate, events *daemon.Events) (*daemon.Daemon, error) {
+	r.events = daemon.NewEvents()
+	r.p = process.New(process.Config{Authority: r.o, PortName: "test", Events: r.events, New: func(m *process.Mandate, events *daemon.Events) (*daemon.Daemon, error) {
 		core, registry := sm.Defaults(), sa.Defaults()
 		core.Engines, core.MaxWindow = auto.Engines(), m.Port.MaxInFlight()
 		m.Configure(&core, &registry)
@@ -222,6 +225,7 @@ func TestPhases(t *testing.T) {
 			t.Error("another mandate ended")
 		}
 		standby()
+		r.events.Flush()
 		list, _ := r.p.Events(0)
 		if len(list) <= events || list[len(list)-1].Seq < uint64(len(list)) {
 			t.Errorf("%d events after mandate %d, %d before", len(list), i, events)

@@ -146,6 +146,8 @@ func (p *Process) Ready() (bool, string) {
 
 func (p *Process) Events(after uint64) ([]api.Event, <-chan struct{}) { return p.events.Since(after) }
 
+func (p *Process) FindEvents(q api.EventsQuery) ([]api.Event, error) { return p.events.Find(q) }
+
 func (p *Process) Backup(w io.Writer) error { return backup.WriteStore(w, p.cfg.Authority.Store()) }
 
 // Memberships are those of the manager that runs now, for the UFM calls.

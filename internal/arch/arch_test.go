@@ -150,7 +150,7 @@ var rules = []rule{
 	{"api/exporter", []string{"perf", "ib/..."}, false, "counters are written from a round, as a stream; who serves them is above"},
 	{"api/metrics", []string{"sm", "sa", "vm", "perf", "perf/hotspot", "perf/dftree", "congestion", "perf/findings", "subnet", "ib/...", "internal/version"}, false, "metrics are a view of values, independent of their source"},
 	{"web", nil, false, "the page is static files"},
-	{"daemon", []string{"api/...", "web", "settings", "shell", "sm", "sa", "sa/holder", "vm", "perf", "perf/findings", "perf/hotspot", "perf/dftree", "congestion", "subnet", "partition", "qos", "store", "store/journal", "store/backup", "route/...", "mad", "fabric", "fabric/slurm", "ib/...", "internal/version"}, false, "the shell of the managers: the caller opens the ports"},
+	{"daemon", []string{"api/...", "web", "settings", "shell", "sm", "sa", "sa/holder", "vm", "perf", "perf/findings", "perf/hotspot", "perf/dftree", "congestion", "subnet", "partition", "qos", "store", "store/journal", "store/backup", "store/ring", "route/...", "mad", "fabric", "fabric/slurm", "ib/...", "internal/version"}, false, "the shell of the managers: the caller opens the ports"},
 	{"daemon/process", []string{"api", "api/metrics", "daemon", "sm", "sa", "vm", "subnet", "replica", "replica/live", "store", "store/journal", "store/backup", "mad", "ib/...", "internal/version", "replica/members", "access", "store/ring"}, false, "the phases of a process: who may run managers is behind an interface"},
 	{"flood", []string{"mad", "ib/..."}, true, "the load generator must work with any SA, so it imports no manager; flood/live runs it"},
 	{"flood/live", []string{"flood", "mad", "ib/..."}, false, "the shell of flood: the caller opens the ports"},

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -243,6 +244,159 @@ func FuzzDecode(f *testing.F) {
 		}
 		if again := encode(nil, &rec); !bytes.Equal(again, b[:n]) {
 			t.Errorf("%x is read as %+v, which is %x", b[:n], rec, again)
+		}
+	})
+}
+
+// openReserved opens a ring that keeps the newest 80 records and reserves 100 numbers.
+func openReserved(t testing.TB, dir string) *Ring {
+	t.Helper()
+	r, err := OpenLimits(dir, "log", Limits{Bytes: 1 << 20, Records: 80, Age: 8 * time.Hour, Reserve: 100})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// TestLimits: the newest records are kept, at most an eighth more, none much older than the age, and they
+// are read backward from any number.
+func TestLimits(t *testing.T) {
+	for _, dir := range []string{"", t.TempDir()} {
+		r := openReserved(t, dir)
+		at := time.Unix(1e9, 0)
+		rng := rand.New(rand.NewPCG(3, 4))
+		for n := uint64(1); n < 3000; {
+			list := make([]Record, rng.IntN(4))
+			for i := range list {
+				list[i] = Record{Time: at, Data: fmt.Append(nil, n+uint64(i))}
+				if dir != "" && rng.IntN(30) == 0 {
+					at = at.Add(time.Minute)
+				}
+			}
+			first, err := r.AppendAll(list)
+			if err != nil || first != n || len(list) > 0 && list[len(list)-1].Number != n+uint64(len(list))-1 {
+				t.Fatalf("the first of %d is %d, want %d: %v", len(list), first, n, err)
+			}
+			n += uint64(len(list))
+			if dir != "" && rng.IntN(300) == 0 {
+				if rng.IntN(2) == 0 {
+					r.Close()
+				}
+				r = openReserved(t, dir)
+			}
+		}
+		last := r.Last()
+		all := read(t, r, 0)
+		if len(all) < 80 || len(all) > 80+80/4 || r.First() != last+1-uint64(len(all)) {
+			t.Fatalf("%q: %d records are kept, from %d of %d", dir, len(all), r.First(), last)
+		}
+		for _, before := range []uint64{0, last + 1, last, last - 37} {
+			var back []string
+			if err := r.ReadBack(before, func(rec Record) bool {
+				back = append(back, fmt.Sprintf("%d:%s", rec.Number, rec.Data))
+				return len(back) < 50
+			}); err != nil {
+				t.Fatal(err)
+			}
+			want := slices.Clone(all)
+			if before > 0 {
+				want = want[:len(want)-int(last+1-before)]
+			}
+			slices.Reverse(want)
+			if want = want[:min(50, len(want))]; !slices.Equal(back, want) {
+				t.Fatalf("before %d: %v, want %v", before, back, want)
+			}
+		}
+		if dir == "" {
+			continue
+		}
+		for range 3 { // files that are begun because of the age
+			at = at.Add(9 * time.Hour)
+			if _, err := r.Append(at, nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if n := len(read(t, r, 0)); n > 2 {
+			t.Errorf("%d records, most of them too old", n)
+		}
+	}
+}
+
+// TestNumbersReserved: no number is used twice, whatever of the files a crash leaves, and after the
+// process alone has ended there is no gap.
+func TestNumbersReserved(t *testing.T) {
+	dir := t.TempDir()
+	r := openReserved(t, dir)
+	id := r.ID()
+	add(t, r, "one")
+	add(t, r, "two")
+	r = openReserved(t, dir) // as after kill -9
+	if n := add(t, r, "three"); n != 3 || r.ID() != id || len(id) != 16 {
+		t.Errorf("after the process was killed: number %d, %q and %q", n, id, r.ID())
+	}
+	r.Close()
+	r = openReserved(t, dir)
+	if n := add(t, r, "four"); n != 4 {
+		t.Errorf("after it ended: number %d", n)
+	}
+	names, _ := filepath.Glob(filepath.Join(dir, "*.ring"))
+	if err := os.Truncate(names[0], headerLen+3); err != nil { // the power failed: nothing else was synced
+		t.Fatal(err)
+	}
+	defer func(was func() [16]byte) { bootID = was }(bootID)
+	bootID = func() [16]byte { return [16]byte{1} }
+	r = openReserved(t, dir)
+	if n := add(t, r, "five"); n <= 4 || n > 4+200 {
+		t.Errorf("after the power failed: number %d", n)
+	} else if got := read(t, r, 0); len(got) != 2 {
+		t.Errorf("%v", got)
+	}
+	last := r.Last()
+	r.file.Close() // as a disk that is full: these are numbered, and in no file
+	for i := range 5 {
+		if _, err := r.AppendAll([]Record{{Data: []byte("lost")}}); (err == nil) != (i > 0) {
+			t.Fatal(err)
+		}
+	}
+	lost := r.Last()
+	if err := os.Remove(r.path(last + 2)); err != nil { // they never were in it
+		t.Fatal(err)
+	}
+	r = openReserved(t, dir)
+	if n := r.Next(); n <= lost {
+		t.Errorf("number %d again, up to %d were used", n, lost)
+	}
+	for _, b := range [][]byte{nil, []byte("nonsense")} {
+		last = add(t, r, "more")
+		if err := os.WriteFile(r.markPath(), b, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if r = openReserved(t, dir); r.Next() <= last || r.ID() == id {
+			t.Errorf("without the mark: number %d, up to %d were used; %s", r.Next(), last, r.ID())
+		}
+	}
+	if err := os.Remove(r.markPath()); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(r.markPath(), 0o700); err != nil { // it cannot be written
+		t.Fatal(err)
+	}
+	last = r.Last()
+	if r = openReserved(t, dir); r.Next() <= last {
+		t.Errorf("number %d again", r.Next())
+	}
+	if n := add(t, r, "on"); n <= last {
+		t.Errorf("number %d again", n)
+	}
+}
+
+// FuzzMark: a mark that is accepted is the one that was written.
+func FuzzMark(f *testing.F) {
+	f.Add((&mark{ID: newID(), base: 3, next: 9, boot: [16]byte{1}}).encode())
+	f.Add([]byte(markMagic))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if m, ok := decodeMark(b); ok && !bytes.Equal(m.encode(), b) {
+			t.Errorf("%x is read as %+v", b, m)
 		}
 	})
 }
