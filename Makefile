@@ -10,7 +10,7 @@ export CGO_ENABLED ?= 0
 # How long each fuzz target runs under `make fuzz`.
 FUZZTIME ?= 20s
 
-.PHONY: help build heddle-etcd packages image test-packages run check test test-only test-etcd same race fuzz-some test-long test-kernel bench bench-repair bench-peers fuzz lint fmt deps clean
+.PHONY: help build heddle-etcd packages image test-packages run check test test-only test-etcd same race fuzz-some test-long test-kernel soak bench bench-repair bench-peers fuzz lint fmt deps clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -74,6 +74,12 @@ fuzz-some: ## every fuzz target for 1,000 executions
 
 test-long: deps ## the full matrices, stress counts and fault campaigns
 	@HEDDLE_LONG=1 ./internal/deps/test.sh -timeout 170m ./...
+
+# How long make soak runs, as Go writes durations, up to 24h. HEDDLE_SEED chooses the faults.
+HEDDLE_SOAK ?= 30m
+
+soak: ## a pair under load for HEDDLE_SOAK, a random fault every 30 s: nothing is lost, nothing grows
+	@HEDDLE_SOAK=$(HEDDLE_SOAK) $(GO) test -count=1 -timeout 0 -v -run '^TestPairSoak$$' ./internal/interop
 
 test-kernel: ## transport/umad against a real kernel's ib_umad, in QEMU
 	@HEDDLE_KERNEL=1 $(GO) test -count=1 -timeout 30m -v ./transport/umad/...

@@ -39,7 +39,7 @@ func TestManageVirtualDevice(t *testing.T) {
 	addr := need.Addr(t)
 	sm := start(t, b.dir, nil, heddle, attach(manager, heddle, "sm", "--port", "umad:heddle0/1", "--state", state, "--api", addr)...)
 	sm.await("SUBNET UP\n", 0, upTime)
-	if l := status(t, b.dir, addr).LastSweep; l.BlocksSent != 0 || l.Armed != 0 || l.Activated != 0 {
+	if l := status(t, addr).LastSweep; l.BlocksSent != 0 || l.Armed != 0 || l.Activated != 0 {
 		t.Errorf("a second manager on an unchanged fabric sent %d LFT blocks, armed %d and activated %d ports; want none", l.BlocksSent, l.Armed, l.Activated)
 	}
 	nodes, ports := len(b.fab.Nodes), endPorts(&b)

@@ -119,7 +119,7 @@ func TestElection(t *testing.T) {
 				osm.stop(syscall.SIGKILL)
 				osm = startOpenSM()
 				osm.await("Entering STANDBY", 0, limit)
-				if st := status(t, b.dir, addr); st.State != "MASTER" {
+				if st := status(t, addr); st.State != "MASTER" {
 					t.Errorf("heddle is %s after a lower manager came back, want MASTER", st.State)
 				}
 			} else {
@@ -147,13 +147,14 @@ func awaitState(t *testing.T, b *built, addr, state string, limit time.Duration)
 	t.Helper()
 	deadline := time.Now().Add(limit)
 	for {
-		st := status(t, b.dir, addr)
+		st := status(t, addr)
 		if st.State == state && (state != "MASTER" || st.SubnetUp) {
 			return
 		}
 		if time.Now().After(deadline) {
 			t.Fatalf("manager is %s (%s), not %s, after %v", st.State, st.Phase, state, limit)
 		}
+		<-time.After(askAgain)
 	}
 }
 

@@ -5,7 +5,6 @@ package interop
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"path/filepath"
@@ -43,12 +42,9 @@ func waitServing(t *testing.T, b *built, env []string) {
 }
 
 // status asks a manager's API.
-func status(t *testing.T, dir, addr string) api.Status {
+func status(t *testing.T, addr string) (s api.Status) {
 	t.Helper()
-	var s api.Status
-	if err := json.Unmarshal([]byte(must(t, upTime, dir, nil, heddle, "ctl", "status", "--json", "--api", addr)), &s); err != nil {
-		t.Fatal(err)
-	}
+	getJSON(t, "http://"+addr+"/v1/status", &s)
 	return s
 }
 
@@ -76,7 +72,7 @@ func TestManageIbsim(t *testing.T) {
 			addr := need.Addr(t)
 			sm := start(t, b.dir, nil, heddle, "sm", "--port", port, "--state", filepath.Join(b.dir, "state"), "--api", addr)
 			sm.await("SUBNET UP\n", 0, upTime)
-			st := status(t, b.dir, addr)
+			st := status(t, addr)
 			if l := st.LastSweep; l.BlocksSent != 0 || l.Armed != 0 || l.Activated != 0 {
 				t.Errorf("a second manager on an unchanged fabric sent %d LFT blocks, armed %d and activated %d ports; want none", l.BlocksSent, l.Armed, l.Activated)
 			}

@@ -192,7 +192,7 @@ func TestManyRequests(t *testing.T) {
 	if d := diff(links, cables(b.fab)); d != "" {
 		t.Errorf("links discovered:\n%s", d)
 	}
-	if st := status(t, b.dir, addr); !st.SubnetUp || st.Problems != 0 {
+	if st := status(t, addr); !st.SubnetUp || st.Problems != 0 {
 		t.Errorf("the manager suffered: %+v", st)
 	}
 }

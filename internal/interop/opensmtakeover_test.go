@@ -147,7 +147,7 @@ func testTakeOver(b *opensmBed, off, groups int) {
 	if now := b.awaitLIDs(ports - off); !within(now, before) {
 		t.Errorf("LIDs moved:\n%s", lidDiff(now, before))
 	}
-	host.lid = ib.LID(status(t, b.dir, addr).LID)
+	host.lid = ib.LID(status(t, addr).LID)
 	b.seeGroups(host, made)
 	b.power("up", sleepers)
 	if now := b.awaitLIDs(ports); !maps.Equal(now, before) {

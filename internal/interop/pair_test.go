@@ -27,6 +27,8 @@ type pair struct {
 	t     *testing.T
 	sock  string
 	guids [2]ib.GUID
+	// named is the GUID that manager i is given as that of the other one; 0: its own.
+	named [2]ib.GUID
 	addr  [2]string // of their APIs
 	ports [2]int    // on which they copy
 	prog  [2]program
@@ -81,7 +83,7 @@ func (p *pair) args(i int) []string {
 	args := []string{
 		"sm", "--port", "ibsim:" + p.b.cas[i] + "@" + p.sock, "--state", filepath.Join(p.b.dir, fmt.Sprint("state", i)),
 		"--api", p.addr[i], "--peer-api", p.addr[1-i], "--log-level", "info", "--claim-wait", "1m", "--sa-key", "1",
-		"--peer", fmt.Sprintf("%s:%d", hosts[1-i], peer), "--peer-guid", p.guids[1-i].String(),
+		"--peer", fmt.Sprintf("%s:%d", hosts[1-i], peer), "--peer-guid", cmp.Or(p.named[i], p.guids[1-i]).String(),
 		"--ha-listen", fmt.Sprintf("127.0.0.1:%d", p.ports[i]), "--ha-dir", filepath.Join(p.b.dir, "pair", hosts[i]),
 	}
 	for _, a := range p.more {
@@ -98,9 +100,7 @@ func (p *pair) args(i int) []string {
 // ha is how manager i says that it stands.
 func (p *pair) ha(i int) (h api.HA) {
 	p.t.Helper()
-	if err := json.Unmarshal([]byte(must(p.t, upTime, p.b.dir, nil, heddle, "ctl", "ha", "status", "--json", "--api", p.addr[i])), &h); err != nil {
-		p.t.Fatal(err)
-	}
+	getJSON(p.t, "http://"+p.addr[i]+"/v1/ha", &h)
 	return h
 }
 
@@ -115,6 +115,7 @@ func (p *pair) until(i int, what string, ok func(api.HA) bool) {
 		if time.Now().After(end) {
 			p.t.Fatalf("manager %d is not %s: %+v %+v\n%s", i, what, h, h.Pair, p.said(i))
 		}
+		<-time.After(askAgain)
 	}
 }
 
@@ -122,7 +123,7 @@ func (p *pair) until(i int, what string, ok func(api.HA) bool) {
 // returns the active one.
 func (p *pair) paired() int {
 	p.t.Helper()
-	return p.copied(func(i int) bool { return status(p.t, p.b.dir, p.addr[i]).SubnetUp })
+	return p.copied(func(i int) bool { return status(p.t, p.addr[i]).SubnetUp })
 }
 
 // said is what manager i has said last.
@@ -150,6 +151,7 @@ func (p *pair) copied(and func(i int) bool) int {
 		if time.Now().After(end) {
 			p.t.Fatalf("the two are not paired: %+v %+v\n%+v %+v", h[0], h[0].Pair, h[1], h[1].Pair)
 		}
+		<-time.After(askAgain)
 	}
 }
 
@@ -241,11 +243,16 @@ func TestPair(t *testing.T) {
 
 	// A host joins, and hears that it has: that must outlast its manager.
 	host := ask(t, sock, b.cas[3])
-	lid := ib.LID(status(t, b.dir, p.addr[active]).LID)
+	lid := ib.LID(status(t, p.addr[active]).LID)
 	if st := host.joined(lid, ib.MakeGID(0xFF12_A01C_0000_0000, 1), ib.MakeGID(ib.DefaultSubnetPrefix, b.portGUID(b.cas[3]))); st != 0 {
 		t.Fatalf("join: %v", st)
 	}
 	host.c.Close()
+	var shown api.HA // as the command has it
+	out := must(t, upTime, b.dir, nil, heddle, "ctl", "ha", "status", "--json", "--api", p.addr[active])
+	if err := json.Unmarshal([]byte(out), &shown); err != nil || !shown.Active || shown.State != "paired" {
+		t.Errorf("ctl ha status: %v\n%s", err, out)
+	}
 	before := p.look()
 	if !strings.Contains(before.pkeys, "0x8042") || !strings.Contains(strings.ToLower(before.groups), "ff12:a01c") {
 		t.Fatalf("the tools see no tenant or no member:\n%s\n%s", before.pkeys, before.groups)

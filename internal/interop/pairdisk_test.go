@@ -16,10 +16,11 @@ import (
 	"heddle/internal/need"
 )
 
-// TestPairOnBadDisks: under load the disk of the active manager, or of the standby, is full, or hangs in
-// a sync. Changes are acknowledged again before the disk is well, by the other manager or by the active
-// one alone; when it is, they are a pair again. In the end both lose power at once, with all that was
-// not synced, and both have all that was acknowledged.
+// TestPairOnBadDisks: under load the disk of the active manager, or of the standby, is full, fails (EIO),
+// needs 5 s for a sync, or hangs in one. Changes are acknowledged again before the disk is well, by the
+// other manager or by the active one alone; when it is, they are a pair again. When both hang, queries
+// are answered. In the end both lose power at once, with all that was not synced, and both have all
+// that was acknowledged.
 func TestPairOnBadDisks(t *testing.T) {
 	need.FUSE(t)
 	b := testNet{name: "small", gen: []string{"xgft", "2", "4,4", "1,2"}}.build(t)
@@ -50,8 +51,9 @@ func TestPairOnBadDisks(t *testing.T) {
 	}
 	p.paired()
 	r := p.register(b.cas[3], 400*time.Millisecond)
+	queries := watchLID(t, p.sock, b.cas[5], b.portGUID(b.cas[6]), 0)
 	for _, ofActive := range []bool{true, false} {
-		for _, kind := range []string{"full", "hangs"} {
+		for _, kind := range []string{"full", "fails", "needs 5 s", "hangs"} {
 			active := p.paired()
 			r.after(time.Now(), 20)
 			sick := active
@@ -59,15 +61,16 @@ func TestPairOnBadDisks(t *testing.T) {
 				sick = 1 - active
 			}
 			d, at := disks[sick], time.Now()
-			var heal func()
-			if kind == "full" {
+			heal := d.Heal
+			switch kind {
+			case "full":
 				d.Fail(faultdisk.Fault{Op: faultdisk.OpWrite, Count: -1, Errno: syscall.ENOSPC})
-				heal = d.Heal
-			} else {
-				well := make(chan struct{})
-				d.Hook(func() { <-well })
-				heal = sync.OnceFunc(func() { d.Hook(nil); close(well) })
-				t.Cleanup(heal) // the process cannot end before
+			case "fails":
+				d.Fail(faultdisk.Fault{Op: faultdisk.OpAny, Count: -1, Errno: syscall.EIO})
+			case "needs 5 s":
+				heal = slow(t, d, 5*time.Second)
+			case "hangs":
+				heal = slow(t, d, need.Patience)
 			}
 			// Of those before the fault the last ones may be acknowledged after it.
 			p.until(1-sick, "active and alone", func(h api.HA) bool { return h.Active && h.State == "alone" })
@@ -80,6 +83,17 @@ func TestPairOnBadDisks(t *testing.T) {
 			}
 		}
 	}
+	// Both hang: nothing can be stored, and the SA answers from memory.
+	r.after(time.Now(), 20)
+	p.paired()
+	heal := []func(){slow(t, disks[0], need.Patience), slow(t, disks[1], need.Patience)}
+	for range 300 { // one each 5 ms
+		queries.answered(t)
+	}
+	for _, well := range heal {
+		well()
+	}
+	p.paired()
 	r.after(time.Now(), 20)
 	r.end()
 	p.paired()
@@ -102,4 +116,20 @@ func TestPairOnBadDisks(t *testing.T) {
 		}
 	}
 	t.Logf("%d services were acknowledged", len(r.acked))
+}
+
+// slow has each request to a disk take as long, until the function that it returns is called.
+func slow(t *testing.T, d *faultdisk.Disk, each time.Duration) (heal func()) {
+	well := make(chan struct{})
+	d.Hook(func() {
+		late := time.NewTimer(each)
+		defer late.Stop()
+		select {
+		case <-well:
+		case <-late.C:
+		}
+	})
+	heal = sync.OnceFunc(func() { d.Hook(nil); close(well) })
+	t.Cleanup(heal) // the process cannot end before
+	return heal
 }

@@ -130,7 +130,7 @@ func TestPairGap(t *testing.T) {
 			active := p.paired()
 			lid := ib.LID(0)
 			if kind == "floating" {
-				lid = ib.LID(status(t, b.dir, p.addr[active]).LID)
+				lid = ib.LID(status(t, p.addr[active]).LID)
 			}
 			w := watchLID(t, sock, b.cas[100], b.portGUID(b.cas[200]), lid)
 			gaps := map[string][]time.Duration{}
@@ -194,7 +194,7 @@ func TestPairFloating(t *testing.T) {
 	p.start(0)
 	p.start(1)
 	active := p.paired()
-	lid := status(t, b.dir, p.addr[active]).LID
+	lid := status(t, p.addr[active]).LID
 	w := watchLID(t, sock, b.cas[5], b.portGUID(b.cas[6]), ib.LID(lid))
 	w.answered(t)
 	var guids [2]string // of the managers' ports, as keys of what is seen

@@ -32,6 +32,8 @@ type wires struct {
 	conns map[net.Conn]bool // guarded by mu
 }
 
+func newWires() wires { return wires{conns: map[net.Conn]bool{}} }
+
 // wire listens for one of them, and returns its port.
 func (w *wires) wire(t *testing.T, to int) int {
 	t.Helper()
@@ -95,6 +97,27 @@ func services(have map[ib.GID]map[uint64]bool, records []store.Record) {
 	}
 }
 
+// forkedServices are those in a fork file.
+func forkedServices(t *testing.T, name string) map[ib.GID]map[uint64]bool {
+	t.Helper()
+	raw, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	have := map[ib.GID]map[uint64]bool{}
+	for len(raw) > 0 {
+		e, n, err := journal.Decode(raw)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		for _, o := range e.Ops {
+			services(have, []store.Record{o.Record})
+		}
+		raw = raw[n:]
+	}
+	return have
+}
+
 var pkeyList = regexp.MustCompile(`0x[0-9a-f]{4}`)
 
 // TestPairSplit: the subnet falls apart between the two managers of a pair, and so does their
@@ -148,7 +171,7 @@ func TestPairSplit(t *testing.T) {
 		}
 	}
 	p := newPair(t, &b, sock, "--partitions", filepath.Join(b.dir, "both"), "--token-file", "token-NUMBER")
-	w := &wires{conns: map[net.Conn]bool{}}
+	w := newWires()
 	for i := range p.via {
 		p.via[i] = w.wire(t, p.ports[i])
 	}
@@ -269,19 +292,11 @@ func TestPairSplit(t *testing.T) {
 		t.Fatalf("the other one has no fork file: %v", err)
 	}
 	for _, name := range names {
-		raw, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for len(raw) > 0 {
-			e, n, err := journal.Decode(raw)
-			if err != nil {
-				t.Fatalf("%s: %v", name, err)
+		for g, ids := range forkedServices(t, name) {
+			if forked[g] == nil {
+				forked[g] = map[uint64]bool{}
 			}
-			for _, o := range e.Ops {
-				services(forked, []store.Record{o.Record})
-			}
-			raw = raw[n:]
+			maps.Copy(forked[g], ids)
 		}
 	}
 	for i, r := range clients {

@@ -48,9 +48,15 @@ func (u *counted) console(format string, args ...any) {
 // getJSON reads JSON from the API, or from another server.
 func getJSON(t *testing.T, url string, v any) {
 	t.Helper()
-	resp, err := http.Get(url)
-	if err != nil {
+	if err := tryJSON(url, v); err != nil {
 		t.Fatal(err)
+	}
+}
+
+func tryJSON(url string, v any) error {
+	resp, err := patientHTTP.Get(url)
+	if err != nil {
+		return err
 	}
 	defer resp.Body.Close()
 	b, err := io.ReadAll(resp.Body)
@@ -58,9 +64,16 @@ func getJSON(t *testing.T, url string, v any) {
 		err = json.Unmarshal(b, v)
 	}
 	if err != nil {
-		t.Fatalf("%s: %v: %.300s", url, err, b)
+		return fmt.Errorf("%s: %w: %.300s", url, err, b)
 	}
+	return nil
 }
+
+// patientHTTP bounds the wait for an API that does not answer.
+var patientHTTP = &http.Client{Timeout: need.Patience}
+
+// askAgain is the time between two questions to an API.
+const askAgain = 5 * time.Millisecond
 
 type portErrors struct {
 	GUID   string

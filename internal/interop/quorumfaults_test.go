@@ -3,6 +3,7 @@ package interop
 import (
 	"context"
 	"encoding/binary"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -19,6 +20,7 @@ import (
 // leave says whether the join was there.
 type joiner struct {
 	*registrar
+	every               time.Duration // the time between two joins, at least
 	left, lost, unknown int
 }
 
@@ -26,26 +28,30 @@ type joiner struct {
 const joinedAtOnce = 100
 
 // joiner connects a host; run has it join.
-func (x *trio) joiner(host string) *joiner {
-	x.t.Helper()
-	c, err := ibsim.Dial(context.Background(), ibsim.Options{SockName: x.sock, Node: host})
+func (b *built) joiner(t *testing.T, sock, host string) *joiner {
+	t.Helper()
+	c, err := ibsim.Dial(context.Background(), ibsim.Options{SockName: sock, Node: host})
 	if err != nil {
-		x.t.Fatal(err)
+		t.Fatal(err)
 	}
-	r := &registrar{t: x.t, c: c, patience: 200 * time.Millisecond, answers: make(chan *ib.MAD, 1000), gid: ib.MakeGID(ib.DefaultSubnetPrefix, x.b.portGUID(host))}
+	r := &registrar{t: t, c: c, patience: 200 * time.Millisecond, answers: make(chan *ib.MAD, 1000), gid: ib.MakeGID(ib.DefaultSubnetPrefix, b.portGUID(host))}
 	j := &joiner{registrar: r}
 	go r.receive()
-	x.t.Cleanup(r.end)
+	t.Cleanup(r.end)
 	return j
 }
 
 // run joins and leaves until the end.
 func (j *joiner) run() {
 	var in []uint64
+	next := time.NewTimer(0)
+	defer next.Stop()
 	for id := uint64(1); !j.stop.Load(); id++ {
+		<-next.C
+		next.Reset(j.every)
 		if a := j.member(ib.MethodSet, id); a != nil && a.Status() == 0 {
 			j.mu.Lock()
-			j.acked = append(j.acked, ackedService{id, time.Now()})
+			j.acked = append(trimmed(j.acked), ackedService{id, time.Now()})
 			j.mu.Unlock()
 			in = append(in, id)
 		}
@@ -60,6 +66,15 @@ func (j *joiner) run() {
 	for _, id := range in {
 		j.acked = append(j.acked, ackedService{id: id})
 	}
+}
+
+// trimmed is the newer half of a list that has grown long.
+func trimmed(list []ackedService) []ackedService {
+	const most = 100_000
+	if len(list) < most {
+		return list
+	}
+	return slices.Clone(list[most/2:])
 }
 
 // leave leaves a group, and notes whether the host was a member.
@@ -114,7 +129,7 @@ func TestQuorumKilled(t *testing.T) {
 		x.start(i)
 	}
 	x.settled(-1)
-	j := x.joiner(b.cas[3])
+	j := b.joiner(t, sock, b.cas[3])
 	j.done.Go(j.run)
 	w := watchLID(t, sock, b.cas[5], b.portGUID(b.cas[6]), 0)
 	var changes, queries []time.Duration
@@ -137,7 +152,7 @@ func TestQuorumKilled(t *testing.T) {
 	master := x.settled(-1)
 	x.prog[master].stop(syscall.SIGKILL)
 	x.settled(master)
-	k := x.joiner(b.cas[3]) // the same host asks the next master
+	k := b.joiner(t, sock, b.cas[3]) // the same host asks the next master
 	for _, m := range j.acked {
 		k.leave(m.id)
 	}

@@ -1,7 +1,6 @@
 package interop
 
 import (
-	"encoding/json"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -54,8 +53,7 @@ func (x *trio) start(i int) {
 
 // ha is how manager i says that it stands; ok is false if it does not answer.
 func (x *trio) ha(i int) (h api.HA, ok bool) {
-	out, err := run(x.t, upTime, x.b.dir, nil, heddle, "ctl", "ha", "status", "--json", "--api", x.addr[i])
-	return h, err == nil && json.Unmarshal([]byte(out), &h) == nil
+	return h, tryJSON("http://"+x.addr[i]+"/v1/ha", &h) == nil
 }
 
 // settled waits until one of the living managers has the term, the subnet is up, and the others are on
@@ -72,7 +70,7 @@ func (x *trio) settled(dead int) int {
 			switch {
 			case !ok:
 				ready = false
-			case h.State == "term" && master < 0 && status(x.t, x.b.dir, x.addr[i]).SubnetUp:
+			case h.State == "term" && master < 0 && status(x.t, x.addr[i]).SubnetUp:
 				master = i
 			case h.State != "follower" || !h.Quorum.Warm:
 				ready = false
@@ -84,6 +82,7 @@ func (x *trio) settled(dead int) int {
 		if time.Now().After(end) {
 			x.t.Fatalf("the three are not settled:\n%s\n\n%s\n\n%s", tail(x.prog[0].Output()), tail(x.prog[1].Output()), tail(x.prog[2].Output()))
 		}
+		<-time.After(askAgain)
 	}
 }
 
