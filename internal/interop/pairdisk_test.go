@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
 	"strings"
 	"sync"
 	"syscall"
@@ -53,7 +54,11 @@ func TestPairOnBadDisks(t *testing.T) {
 	r := p.register(b.cas[3], 400*time.Millisecond)
 	queries := watchLID(t, p.sock, b.cas[5], b.portGUID(b.cas[6]), 0)
 	for _, ofActive := range []bool{true, false} {
-		for _, kind := range []string{"full", "fails", "needs 5 s", "hangs"} {
+		kinds := []string{"full", "fails", "needs 5 s", "hangs"}
+		if !ofActive && os.Getenv("HEDDLE_LONG") == "" {
+			kinds = []string{"fails", "hangs"} // a standby pauses before it tries its disk again
+		}
+		for _, kind := range kinds {
 			active := p.paired()
 			r.after(time.Now(), 20)
 			sick := active
@@ -105,13 +110,7 @@ func TestPairOnBadDisks(t *testing.T) {
 		}
 		have := map[ib.GID]map[uint64]bool{}
 		services(have, s.Records)
-		lost := 0
-		for _, a := range r.acked {
-			if !have[r.gid][a.id] {
-				lost++
-			}
-		}
-		if lost > 0 {
+		if lost := r.lost(time.Time{}, have[r.gid]); lost > 0 || len(have[r.gid]) == 0 {
 			t.Errorf("manager %d lacks %d of %d services that were acknowledged", i, lost, len(r.acked))
 		}
 	}

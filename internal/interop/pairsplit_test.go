@@ -1,7 +1,7 @@
 package interop
 
 import (
-	"encoding/binary"
+	"bytes"
 	"fmt"
 	"io"
 	"maps"
@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -83,17 +84,23 @@ func (w *wires) cut(off bool) {
 	}
 }
 
-// services are those in records, by the GID of their port.
+// services are those of registrars in records, by the GID of their port.
 func services(have map[ib.GID]map[uint64]bool, records []store.Record) {
 	for _, r := range records {
-		if r.Table != store.TableServices || len(r.Key) < 24 {
+		_, name, ok := bytes.Cut(r.Value, []byte("service "))
+		if r.Table != store.TableServices || len(r.Key) < 24 || !ok {
+			continue
+		}
+		name, _, _ = bytes.Cut(name, []byte{0})
+		id, err := strconv.ParseUint(string(name), 10, 64)
+		if err != nil {
 			continue
 		}
 		g := ib.GID(r.Key[8:24])
 		if have[g] == nil {
 			have[g] = map[uint64]bool{}
 		}
-		have[g][binary.BigEndian.Uint64(r.Key)] = true
+		have[g][id] = true
 	}
 }
 
