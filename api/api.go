@@ -263,6 +263,8 @@ type Options struct {
 	Clients func() *access.Clients
 	// Audit keeps the audit log; nil: there is none.
 	Audit Auditor
+	// Control changes the settings of the program; nil: nobody can while it runs.
+	Control Controller
 	// Limits bounds what clients may try and ask; nil: wrong credentials alone, on this handler.
 	Limits *Limits
 	// Now is the clock; nil: time.Now.
@@ -341,6 +343,7 @@ func common(a huma.API, mux *router, b Spare, o Options) {
 	identity(a)
 	tokens(a, o.Tokens)
 	auditLog(a, o.Audit)
+	controlling(a, o.Control)
 	texts(mux, b, o.HA)
 	if o.Metrics != nil {
 		mux.Handle("GET /metrics", promhttp.HandlerFor(o.Metrics, promhttp.HandlerOpts{}))

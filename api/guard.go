@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"heddle/access"
@@ -29,7 +30,9 @@ const (
 // Limits bounds what clients may try and ask. The handlers of one process share it.
 type Limits struct {
 	failures access.Failures
-	rate     access.Rate
+
+	mu   sync.RWMutex // of what rate may be; its own lock guards the rest
+	rate access.Rate
 }
 
 // Limits of clients.
@@ -43,12 +46,21 @@ const (
 // in the long run; 0: any number.
 func NewLimits(perSecond int) *Limits {
 	l := &Limits{failures: access.Failures{Most: failuresPerMinute, Span: time.Minute}}
-	l.rate.PerSecond, l.rate.Burst = float64(perSecond), float64(burst*perSecond)
+	l.SetRate(perSecond)
 	return l
+}
+
+// SetRate changes how many requests a second each token and client certificate may make; 0: any number.
+func (l *Limits) SetRate(perSecond int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.rate.PerSecond, l.rate.Burst = float64(perSecond), float64(burst*perSecond)
 }
 
 // wait is how long a caller must wait; 0: it may go on.
 func (l *Limits) wait(c *access.Caller, now time.Time) time.Duration {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
 	if l.rate.PerSecond == 0 || c.Token == "" && !strings.HasPrefix(c.Name, "cert:") {
 		return 0
 	}

@@ -108,6 +108,9 @@ var routes = []Route{
 	{Method: http.MethodPost, Path: "/v1/tokens", Least: access.Admin},
 	{Method: http.MethodDelete, Path: "/v1/tokens/{name}", Least: access.Admin},
 	{Method: http.MethodGet, Path: "/v1/audit", Least: access.Admin},
+	{Method: http.MethodPost, Path: "/v1/reload", Least: access.Admin},
+	{Method: http.MethodGet, Path: "/v1/loglevel", Least: access.Viewer},
+	{Method: http.MethodPut, Path: "/v1/loglevel", Least: access.Operator},
 	{Method: http.MethodGet, Path: "/v1/whoami", Least: access.Viewer, Tenant: ownThings},
 }
 

@@ -80,7 +80,7 @@ func everything(t *testing.T) (Options, map[access.Role]string) {
 	}
 	return Options{
 		HA: noHA{}, Metrics: prometheus.NewRegistry(), Tokens: &keep.Registry, TokenKeeper: keep, Audit: &diary{},
-		Token: "the token of the daemon",
+		Token: "the token of the daemon", Control: &dial{level: "info"},
 	}, tokens
 }
 

@@ -81,6 +81,14 @@ func (c *Config) setDefaults() {
 	}
 }
 
+// SetTries changes the time-out and the retries of requests that are submitted from now on, as Config
+// has them; 0 means the default.
+func (e *Engine) SetTries(timeout time.Duration, retries int) {
+	c := Config{Timeout: timeout, Retries: retries}
+	c.setDefaults()
+	e.cfg.Timeout, e.cfg.MaxTimeout, e.cfg.Retries = c.Timeout, c.MaxTimeout, c.Retries
+}
+
 // Priority orders requests that wait for the window.
 type Priority uint8
 

@@ -109,6 +109,10 @@ func (c *Core) Step(now mad.Time, ev Event, out *Output) {
 		}
 	case Watch:
 		c.watch = ev.Agents
+	case Configure:
+		if n := &ev.Config; n.Period > 0 && n.Rate > 0 {
+			c.cfg.Period, c.cfg.Rate, c.cfg.Details, c.cfg.Lanes = n.Period, n.Rate, n.Details, n.Lanes
+		}
 	case Timer:
 	}
 	c.engine.Expire(c.t, c.complete)

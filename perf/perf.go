@@ -70,6 +70,11 @@ type Timer struct{}
 // round shows what they counted a moment ago. It replaces those of before.
 type Watch struct{ Agents []ib.GUID }
 
+// Configure changes the period, the rate and what is read beside the basic counters, from the next
+// round on. The rest of the Config does not count.
+type Configure struct{ Config Config }
+
+func (Configure) isEvent() {}
 func (Published) isEvent() {}
 func (Watch) isEvent()     {}
 func (Received) isEvent()  {}

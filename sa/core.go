@@ -142,6 +142,10 @@ type Persisted struct {
 	Err error
 }
 
+// Configure changes what of a Config a running core can change; the rest of it does not count.
+type Configure struct{ Config Config }
+
+func (Configure) event() {}
 func (Start) event()     {}
 func (Published) event() {}
 func (Requests) event()  {}
@@ -240,6 +244,8 @@ func (c *Core) Step(now mad.Time, ev Event, out *Output) {
 		c.slow.set(c, &ev)
 	case Persisted:
 		c.onPersisted(ev)
+	case Configure:
+		c.configure(&ev.Config)
 	case Timer:
 	}
 	if c.started {
@@ -257,6 +263,22 @@ func (c *Core) Step(now mad.Time, ev Event, out *Output) {
 	out.Timer = min(c.groups.nextTimer(c), c.services.nextTimer(), c.subscriptions.nextTimer(c), c.signals.nextTimer(c), c.slow.nextTimer(), c.aliases.nextTimer(), c.wait.nextTimer(), c.unsaved.nextTimer())
 	c.out = nil
 }
+
+// configure takes other settings. Whoever rejoins or is away already has the time of before.
+func (c *Core) configure(n *Config) {
+	for _, cfg := range []*Config{&c.cfg, &c.signals.cfg} {
+		cfg.ConsolidateSNM, cfg.ExclusiveMLIDs = n.ConsolidateSNM, n.ExclusiveMLIDs
+		cfg.RejoinTime, cfg.MigrateTime, cfg.DropAfter = n.RejoinTime, n.MigrateTime, n.DropAfter
+		cfg.SignalRate, cfg.AssignedGUIDByte = n.SignalRate, n.AssignedGUIDByte
+		cfg.QoS, cfg.PathCaching, cfg.VirtHopLimit = n.QoS, n.PathCaching, n.VirtHopLimit
+	}
+	if c.subscriptions.drop = n.DropAfter; serves(c.snap) {
+		c.subscriptions.dropAt = c.now // who is missing is looked for anew
+	}
+}
+
+// Config is the configuration as it is now.
+func (c *Core) Config() Config { return c.cfg }
 
 func (c *Core) onStart(ev Start) {
 	c.started = true

@@ -15,6 +15,7 @@ package settings
 import (
 	"fmt"
 	"slices"
+	"strings"
 )
 
 // Versions in which settings appeared.
@@ -46,6 +47,11 @@ type Setting struct {
 	Secret bool
 	// Bare is the value of a flag without an argument; empty: the flag needs one.
 	Bare string
+	// Live: a running manager takes another value when it reads its settings again (SIGHUP, POST
+	// /v1/reload). Otherwise a restart does.
+	Live bool
+	// Switch: from 0 or to 0 it needs a restart all the same, which starts or ends a part of the program.
+	Switch bool
 
 	value value
 }
@@ -119,6 +125,14 @@ func (s *Setting) Type() string { return s.value.kind() }
 // Range describes the valid values, in words that follow "want"; empty: any text.
 func (s *Setting) Range() string { return s.value.wanted() }
 
+// Applies says in a word when another value applies.
+func (s *Setting) Applies() string {
+	if s.Live {
+		return "live"
+	}
+	return "restart"
+}
+
 // Brief is the range in few words, for tables; may be empty.
 func (s *Setting) Brief() string { return s.value.brief(s.Unit) }
 
@@ -149,6 +163,9 @@ func (s *Setting) usage(def string) string {
 		limits += "; default " + def
 	default:
 		limits = "default " + def
+	}
+	if s.Live {
+		limits = strings.TrimPrefix(limits+"; live", "; ")
 	}
 	if limits != "" {
 		text += " (" + limits + ")"

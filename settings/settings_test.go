@@ -290,3 +290,71 @@ func other(t *testing.T, s *Setting) string {
 		return s.value.set(&c, text) == nil && !reflect.DeepEqual(c, Defaults())
 	})
 }
+
+// TestLive changes each setting under a running manager. A live one becomes its value, and is what the
+// core gets that has it; one that needs a restart changes nothing, and is named.
+func TestLive(t *testing.T) {
+	for _, s := range All() {
+		in, next := New(), New()
+		text := other(t, s)
+		if err := next.Set(s.Name, text, "there"); err != nil {
+			t.Fatal(err)
+		}
+		live := s.Live && !s.Switch // whose default is 0
+		changes := in.Adopt(next, All())
+		if len(changes) != 1 || changes[0].Setting != s || changes[0].Live != live {
+			t.Errorf("%s: %+v", s.Name, changes)
+			continue
+		}
+		if c := changes[0]; s.Secret != (c.From == "" && c.To == "") && !s.Secret {
+			t.Errorf("%s: from %q to %q", s.Name, c.From, c.To)
+		}
+		if got := in.Text(s.Name) == next.Text(s.Name); got != live {
+			t.Errorf("%s is %s, want the new value: %v", s.Name, in.Text(s.Name), live)
+		}
+		if !live && !reflect.DeepEqual(in.Config, Defaults()) {
+			t.Errorf("%s needs a restart, and changes something", s.Name)
+		}
+		// The cores take what is live and nothing else.
+		core, want := sm.Defaults(), sm.Defaults()
+		core.Adopt(&next.SM)
+		if live {
+			want = next.SM
+		}
+		if !reflect.DeepEqual(core, want) {
+			t.Errorf("%s: the subnet manager takes it or not, unlike the table", s.Name)
+		}
+		registry, wanted := sa.NewCore(sa.Defaults()), sa.Defaults()
+		var out sa.Output
+		registry.Step(0, sa.Configure{Config: next.Registry}, &out)
+		if live {
+			wanted = next.Registry
+		}
+		if !reflect.DeepEqual(registry.Config(), wanted) {
+			t.Errorf("%s: the SA takes it or not, unlike the table", s.Name)
+		}
+	}
+	// Counters that are read can be read at other times.
+	in, next := New(), New()
+	for v, text := range map[*Values]string{in: "10s", next: "20s"} {
+		if err := v.Set("perf", text, "here"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if c := in.Adopt(next, All()); len(c) != 1 || !c[0].Live || in.Text("perf") != "20s" {
+		t.Errorf("%+v, perf %s", c, in.Text("perf"))
+	}
+}
+
+// TestClone: a copy shares nothing with the original.
+func TestClone(t *testing.T) {
+	v := New()
+	c := v.Clone()
+	if err := c.Set("engine", "updn,minhop", "here"); err != nil {
+		t.Fatal(err)
+	}
+	c.SetDefault("priority", "3")
+	if v.Given("engine") || v.Text("engine") != "auto" || v.Text("priority") != "0" {
+		t.Errorf("engine %s, priority %s", v.Text("engine"), v.Text("priority"))
+	}
+}

@@ -34,7 +34,7 @@ var subnetTable = []Setting{
 		value:   boolean{func(c *Config) *bool { return &c.Once }},
 	},
 	{
-		Name: "priority", Group: Subnet, Arg: "N", Since: first, OpenSM: "sm_priority",
+		Name: "priority", Group: Subnet, Arg: "N", Since: first, OpenSM: "sm_priority", Live: true,
 		Meaning: "priority of this manager; the highest becomes master",
 		value:   number[uint8]{at: func(c *Config) *uint8 { return &c.SM.Priority }, max: 15},
 	},
@@ -127,12 +127,12 @@ var subnetTable = []Setting{
 
 var hostTable = []Setting{
 	{
-		Name: "partitions", Group: Access, Arg: "FILE", Since: first, OpenSM: "partition_config_file",
+		Name: "partitions", Group: Access, Arg: "FILE", Since: first, OpenSM: "partition_config_file", Live: true,
 		Meaning: "partition file in the format of OpenSM's partitions.conf; read again on SIGHUP; default: the stored partitions, otherwise all ports in the default partition",
 		value:   text{func(c *Config) *string { return &c.Files.Partitions }},
 	},
 	{
-		Name: "part-enforce", Group: Access, Arg: "WHERE", Since: first, OpenSM: "part_enforce",
+		Name: "part-enforce", Group: Access, Arg: "WHERE", Since: first, OpenSM: "part_enforce", Live: true,
 		Meaning: "where switches drop packets with P_Keys that the attached host's port lacks: both, in (packets from the host), out (packets to the host) or off",
 		value: choice[sm.Enforce]{func(c *Config) *sm.Enforce { return &c.SM.PartEnforce }, []word[sm.Enforce]{
 			{"both", sm.EnforceBoth}, {"in", sm.EnforceIn}, {"out", sm.EnforceOut}, {"off", sm.EnforceOff},
@@ -149,27 +149,27 @@ var hostTable = []Setting{
 		value:   text{func(c *Config) *string { return &c.Files.Groups }},
 	},
 	{
-		Name: "consolidate-ipv6-snm-req", Group: Access, Since: first, OpenSM: "consolidate_ipv6_snm_req",
+		Name: "consolidate-ipv6-snm-req", Group: Access, Since: first, OpenSM: "consolidate_ipv6_snm_req", Live: true,
 		Meaning: "IPv6 solicited-node groups of one scope and P_Key always share an MLID, not only when no MLID is free",
 		value:   boolean{func(c *Config) *bool { return &c.Registry.ConsolidateSNM }},
 	},
 	{
-		Name: "exclusive-mlids", Group: Access, Since: first,
+		Name: "exclusive-mlids", Group: Access, Since: first, Live: true,
 		Meaning: "refuse a new multicast group when no MLID is free; otherwise it shares the MLID of groups with the same P_Key, MTU, rate and SL",
 		value:   boolean{func(c *Config) *bool { return &c.Registry.ExclusiveMLIDs }},
 	},
 	{
-		Name: "rejoin-time", Group: Access, Arg: "TIME", Since: v020,
+		Name: "rejoin-time", Group: Access, Arg: "TIME", Since: v020, Live: true,
 		Meaning: "time that ports have to rejoin their multicast groups after this manager takes over the subnet from another one; until then they stay members",
 		value:   span{at: func(c *Config) *time.Duration { return &c.Registry.RejoinTime }, zero: "nobody has to"},
 	},
 	{
-		Name: "qos-policy", Group: Answers, Arg: "FILE", Since: first, OpenSM: "qos_policy_file",
+		Name: "qos-policy", Group: Answers, Arg: "FILE", Since: first, OpenSM: "qos_policy_file", Live: true,
 		Meaning: "file with the QoS policy of path answers, in the format of OpenSM's qos-policy.conf; read again on SIGHUP",
 		value:   text{func(c *Config) *string { return &c.Files.QoSPolicy }},
 	},
 	{
-		Name: "prefix-routes", Group: Answers, Arg: "FILE", Since: first, OpenSM: "prefix_routes_file",
+		Name: "prefix-routes", Group: Answers, Arg: "FILE", Since: first, OpenSM: "prefix_routes_file", Live: true,
 		Meaning: "file of routers to other subnets, in the format of OpenSM's prefix-routes.conf: a subnet prefix and a router's port GUID a line, * for any; read again on SIGHUP",
 		value:   text{func(c *Config) *string { return &c.Files.PrefixRoutes }},
 	},
@@ -179,17 +179,17 @@ var hostTable = []Setting{
 		value:   text{func(c *Config) *string { return &c.Files.SADump }},
 	},
 	{
-		Name: "subnet-supports-sa-path-caching", Group: Answers, Arg: "BITS", Since: first, Bare: "1",
+		Name: "subnet-supports-sa-path-caching", Group: Answers, Arg: "BITS", Since: first, Bare: "1", Live: true,
 		Meaning: "value of the reserved bits at bit offset 353 of PathRecord answers, which permits hosts to cache paths to GIDs that keep their LIDs; without an argument 1",
 		value:   number[uint8]{at: func(c *Config) *uint8 { return &c.SA.PathCaching }, max: 7, zero: "none"},
 	},
 	{
-		Name: "virt-default-hop-limit", Group: Answers, Arg: "N", Since: first, OpenSM: "virt_default_hop_limit",
+		Name: "virt-default-hop-limit", Group: Answers, Arg: "N", Since: first, OpenSM: "virt_default_hop_limit", Live: true,
 		Meaning: "HopLimit of paths to and from virtual ports that share their LID, which tells hosts that packets need a GRH",
 		value:   number[uint8]{at: func(c *Config) *uint8 { return &c.SA.VirtHopLimit }, min: 2, max: 255},
 	},
 	{
-		Name: "enable-virt-rec-ext", Group: Answers, Since: first, OpenSM: "enable_virt_rec_ext",
+		Name: "enable-virt-rec-ext", Group: Answers, Since: first, OpenSM: "enable_virt_rec_ext", Live: true,
 		Meaning: "include virtual ports with their own LIDs in answers to NodeRecord and PortInfoRecord queries",
 		value:   boolean{func(c *Config) *bool { return &c.SA.VirtRecords }},
 	},
@@ -204,7 +204,7 @@ var hostTable = []Setting{
 		value:   number[int]{at: func(c *Config) *int { return &c.QueueEach }, max: 65535, zero: "1024"},
 	},
 	{
-		Name: "drop-event-subscriptions-after", Group: Answers, Arg: "TIME", Since: first, OpenSM: "drop_event_subscriptions",
+		Name: "drop-event-subscriptions-after", Group: Answers, Arg: "TIME", Since: first, OpenSM: "drop_event_subscriptions", Live: true,
 		Meaning: "time that a subscriber may be missing from the subnet, or leave Reports unanswered, before its subscriptions are dropped",
 		value:   span{at: func(c *Config) *time.Duration { return &c.Registry.DropAfter }, zero: "never, like OpenSM without drop_event_subscriptions"},
 	},
@@ -216,12 +216,12 @@ var hostTable = []Setting{
 		}},
 	},
 	{
-		Name: "signal-rate", Group: Answers, Arg: "MOST", Since: v020,
+		Name: "signal-rate", Group: Answers, Arg: "MOST", Since: v020, Live: true,
 		Meaning: "maximum number of Reports about changed paths that are sent in a second",
 		value:   number[int]{at: func(c *Config) *int { return &c.Registry.SignalRate }, max: 1000000, zero: "any number"},
 	},
 	{
-		Name: "sm-assigned-guid", Group: Answers, Arg: "BYTE", Since: first, OpenSM: "sm_assigned_guid",
+		Name: "sm-assigned-guid", Group: Answers, Arg: "BYTE", Since: first, OpenSM: "sm_assigned_guid", Live: true,
 		Meaning: "byte after the OUI 00:14:05 in alias GUIDs that the SA assigns; use a different value in each subnet",
 		value:   number[uint8]{at: func(c *Config) *uint8 { return &c.Registry.AssignedGUIDByte }, max: 255},
 	},
@@ -240,12 +240,12 @@ var hostTable = []Setting{
 		}},
 	},
 	{
-		Name: "max-virtual-ports", Group: Virtual, Arg: "MOST", Since: v020, OpenSM: "virt_max_ports_in_process",
+		Name: "max-virtual-ports", Group: Virtual, Arg: "MOST", Since: v020, OpenSM: "virt_max_ports_in_process", Live: true,
 		Meaning: "maximum number of ports whose virtual ports are brought up concurrently",
 		value:   number[int]{at: func(c *Config) *int { return &c.SM.MaxVirtualPorts }, min: 1, max: 65535},
 	},
 	{
-		Name: "vport-away-time", Group: Virtual, Arg: "TIME", Since: v020,
+		Name: "vport-away-time", Group: Virtual, Arg: "TIME", Since: v020, Live: true,
 		Meaning: "time that a virtual port may be missing, as during a migration, before its multicast memberships end",
 		value:   span{at: func(c *Config) *time.Duration { return &c.Registry.MigrateTime }, zero: "they end immediately"},
 	},
@@ -322,7 +322,7 @@ var programTable = []Setting{
 		value:   text{func(c *Config) *string { return &c.API.Clients }},
 	},
 	{
-		Name: "api-rate", Group: Serving, Arg: "N", Since: v020, Unit: "requests a second",
+		Name: "api-rate", Group: Serving, Arg: "N", Since: v020, Unit: "requests a second", Live: true,
 		Meaning: "how many requests each named token and each client certificate may make in the long run, and ten seconds' worth at a time",
 		value:   number[int]{at: func(c *Config) *int { return &c.API.Rate }, max: 1_000_000, zero: "any number"},
 	},
@@ -357,7 +357,7 @@ var programTable = []Setting{
 		value:   text{func(c *Config) *string { return &c.Files.State }},
 	},
 	{
-		Name: "node-names", Group: Running, Arg: "FILE", Since: v020, OpenSM: "node_name_map_name",
+		Name: "node-names", Group: Running, Arg: "FILE", Since: v020, OpenSM: "node_name_map_name", Live: true,
 		Meaning: "file with a node GUID and a name a line, in the format of OpenSM's node-name-map: names in the API, the page, the log, metrics, dumps and the QoS policy; the SA answers with the nodes' own descriptions",
 		value:   text{func(c *Config) *string { return &c.Files.NodeNames }},
 	},
@@ -372,7 +372,7 @@ var programTable = []Setting{
 		value:   text{func(c *Config) *string { return &c.Files.OpenSM }},
 	},
 	{
-		Name: "log-level", Group: Running, Arg: "LEVEL", Since: first, OpenSM: "log_flags",
+		Name: "log-level", Group: Running, Arg: "LEVEL", Since: first, OpenSM: "log_flags", Live: true,
 		Meaning: "minimum level of log messages",
 		value: choice[int]{func(c *Config) *int { return &c.Log.Level }, []word[int]{
 			{"debug", -4}, {"info", 0}, {"warn", 4}, {"error", 8},

@@ -8,7 +8,7 @@ import (
 
 var congestionTable = []Setting{
 	{
-		Name: "congestion-control", Group: Congestion, Arg: "MODE", Since: v020, OpenSM: "congestion_control", Commands: []string{"sm", "up"},
+		Name: "congestion-control", Group: Congestion, Arg: "MODE", Since: v020, OpenSM: "congestion_control", Commands: []string{"sm", "up"}, Live: true,
 		Meaning: "congestion control by switches and adapters: observe reads what they hold and shows what differs from the settings below, act writes these, withdraw turns it off at all nodes; off sends nothing, and nodes keep what they hold",
 		value: choice[congestion.Mode]{at: func(c *Config) *congestion.Mode { return &c.Congestion.Mode }, all: []word[congestion.Mode]{
 			{"off", congestion.Off}, {"observe", congestion.Observe}, {"act", congestion.Act}, {"withdraw", congestion.Withdraw},

@@ -8,7 +8,7 @@ import (
 
 var counterTable = []Setting{
 	{
-		Name: "perf", Group: Counters, Arg: "PERIOD", Since: v020, OpenSM: "perfmgr_sweep_time_s", Commands: []string{"sm", "up", "plan"},
+		Name: "perf", Group: Counters, Arg: "PERIOD", Since: v020, OpenSM: "perfmgr_sweep_time_s", Commands: []string{"sm", "up", "plan"}, Live: true, Switch: true,
 		Meaning: "read the counters of every port once in this time; they are never cleared",
 		value:   span{at: func(c *Config) *time.Duration { return &c.Perf.Period }, zero: "not at all", least: 10 * time.Millisecond},
 	},
@@ -18,17 +18,17 @@ var counterTable = []Setting{
 		value:   boolean{func(c *Config) *bool { return &c.Perf.Hosts }},
 	},
 	{
-		Name: "perf-details", Group: Counters, Since: v020, Commands: []string{"sm", "up"},
+		Name: "perf-details", Group: Counters, Since: v020, Commands: []string{"sm", "up"}, Live: true,
 		Meaning: "read what breaks errors and waiting down, where they have grown",
 		value:   boolean{func(c *Config) *bool { return &c.Perf.Details }},
 	},
 	{
-		Name: "perf-lanes", Group: Counters, Since: v020, Commands: []string{"sm", "up"},
+		Name: "perf-lanes", Group: Counters, Since: v020, Commands: []string{"sm", "up"}, Live: true,
 		Meaning: "read data and packets by virtual lane too, every 30th period",
 		value:   boolean{func(c *Config) *bool { return &c.Perf.Lanes }},
 	},
 	{
-		Name: "perf-rate", Group: Counters, Arg: "N", Since: v020, Commands: []string{"sm", "up"},
+		Name: "perf-rate", Group: Counters, Arg: "N", Since: v020, Commands: []string{"sm", "up"}, Live: true,
 		Meaning: "maximum number of requests per second; with more ports the period becomes longer",
 		value:   number[int]{at: func(c *Config) *int { return &c.Perf.Rate }, min: 1, max: 1_000_000},
 	},
@@ -43,7 +43,7 @@ var counterTable = []Setting{
 		value:   number[int]{at: func(c *Config) *int { return &c.Perf.History }, max: 1000},
 	},
 	{
-		Name: "findings-thresholds", Group: Counters, Arg: "FILE", Since: v020, Commands: []string{"sm", "up"},
+		Name: "findings-thresholds", Group: Counters, Arg: "FILE", Since: v020, Commands: []string{"sm", "up"}, Live: true,
 		Meaning: "file with thresholds of findings: lines of infiniband-diags' error_thresholds, and RULE=VALUE as in docs/findings.md; read again on SIGHUP",
 		value:   text{func(c *Config) *string { return &c.Files.Thresholds }},
 	},

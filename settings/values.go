@@ -2,6 +2,7 @@ package settings
 
 import (
 	"fmt"
+	"maps"
 	"strings"
 )
 
@@ -37,6 +38,61 @@ func (v *Values) Set(name, text, from string) error {
 		return &Refused{Setting: s, From: from, Text: text, Why: err.Error()}
 	}
 	v.from[name] = from
+	return nil
+}
+
+// Change is a setting whose value differs between two Values.
+type Change struct {
+	Setting  *Setting
+	From, To string // in text form; of secret settings empty
+	// Live: the new value applies at once; otherwise a restart is needed.
+	Live bool
+}
+
+// Adopt takes the values of next which a running manager can take, and returns all that differ among
+// the settings of list. What needs a restart stays as it was.
+func (v *Values) Adopt(next *Values, list []*Setting) (changes []Change) {
+	for _, s := range list {
+		was, now := v.Text(s.Name), next.Text(s.Name)
+		if was == now {
+			if s.Live {
+				v.from[s.Name] = next.from[s.Name]
+			}
+			continue
+		}
+		c := Change{Setting: s, Live: s.Live && !(s.Switch && (was == "0") != (now == "0"))}
+		if !s.Secret {
+			c.From, c.To = was, now
+		}
+		if c.Live {
+			v.from[s.Name] = next.from[s.Name]
+			if err := s.value.set(&v.Config, now); err != nil {
+				panic("settings: " + s.Name + " refuses its own text: " + err.Error()) // TestTable
+			}
+		}
+		changes = append(changes, c)
+	}
+	return changes
+}
+
+// Clone returns a copy that shares nothing with v which Set, Adopt or SetDefault change.
+func (v *Values) Clone() *Values {
+	c := *v
+	c.from, c.defaults = maps.Clone(v.from), maps.Clone(v.defaults)
+	return &c
+}
+
+// Rerun are the defaults of v, with what its command line set: the start of another reading of
+// environment and file. A value on the command line came from its own flag.
+func (v *Values) Rerun(set func(name, text string) error) error {
+	for _, s := range All() {
+		if v.from[s.Name] != "--"+s.Name {
+			continue
+		}
+		if err := set(s.Name, v.Text(s.Name)); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 

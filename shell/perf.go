@@ -55,6 +55,9 @@ func (p *Perf) handleEvent(ev perf.Event) {
 		p.seen = snap
 		p.carryOut(perf.Published{Snap: snap})
 	}
+	if v, ok := p.shared.rates.take(); ok {
+		p.carryOut(v)
+	}
 	if watch, ok := p.shared.watch.take(); ok {
 		p.carryOut(watch)
 	}

@@ -68,6 +68,9 @@ func (s *SA) handleEvent(ev sa.Event) {
 		s.carryOut(ev)
 		return
 	}
+	if v, ok := s.shared.rules.take(); ok {
+		s.carryOut(v)
+	}
 	slow, ok := s.shared.slow.take() // first: then the snapshot is not older than theirs
 	if snap := s.shared.Snap.Load(); snap != s.seen {
 		s.seen = snap

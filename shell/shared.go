@@ -57,14 +57,17 @@ type Shared struct {
 	reads      box[[]ib.GUID]
 	notified   box[sm.HostsNotified]
 	wanted     box[sm.SetSlowPaths]
+	settings   box[sm.Configure]
 	// For the SA:
 	traps box[[]sa.Trap]
 	slow  box[sa.SetSlowPaths]
+	rules box[sa.Configure]
 	// For the address manager:
 	reports box[[]subnet.PlacementReport]
 	asks    box[[]*Ask]
 	// For the performance manager:
 	watch box[perf.Watch]
+	rates box[perf.Configure]
 	// For the congestion control manager:
 	congestionMode box[congestion.Mode]
 }

@@ -128,6 +128,9 @@ func (s *SM) handleEvent(ev sm.Event) {
 		s.carryOut(ev)
 		return
 	}
+	if v, ok := s.shared.settings.take(); ok {
+		s.carryOut(v)
+	}
 	if v, ok := s.shared.members.take(); ok {
 		s.carryOut(sm.SetMembers{Partitions: v})
 	}

@@ -160,8 +160,8 @@ func (c *Core) Step(now mad.Time, ev Event, out *Output) {
 	case SetSlowPaths:
 		ev.Paths = c.router.GrantSlow(ev.Paths, ev.Until)
 		c.out.Slow = &ev
-	case SetWarm, SetAllies:
-		c.hinted(ev)
+	case SetWarm, SetAllies, Configure:
+		c.instructed(ev)
 	case PortLost:
 		c.onPortLost()
 	case Stop:
@@ -176,9 +176,12 @@ func (c *Core) Step(now mad.Time, ev Event, out *Output) {
 	c.out, c.Output = nil, nil
 }
 
-// hinted takes what is known of other managers otherwise than from the subnet.
-func (c *Core) hinted(ev Event) {
+// instructed takes what comes otherwise than from the subnet: settings, and what is known of other
+// managers.
+func (c *Core) instructed(ev Event) {
 	switch ev := ev.(type) {
+	case Configure:
+		c.reconfigure(ev)
 	case SetWarm:
 		c.takeover.Set(ev.Snapshot, nil)
 	case SetAllies:

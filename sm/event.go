@@ -5,6 +5,7 @@ import (
 	"heddle/ib/smp"
 	"heddle/mad"
 	"heddle/partition"
+	"heddle/sm/config"
 	"heddle/sm/job"
 	"heddle/sm/notice"
 	"heddle/sm/takeover"
@@ -133,6 +134,13 @@ type SetWarm struct{ Snapshot *subnet.Snapshot }
 // often.
 type SetAllies struct{ List []Ally }
 
+// Configure changes the settings of a running manager, as far as Config.Adopt takes them. Reroute has
+// tables computed anew, because those of routing changed.
+type Configure struct {
+	Config  config.Config
+	Reroute bool
+}
+
 // PortLost says that our port is gone (device removed, transport closed).
 type PortLost struct{}
 
@@ -157,6 +165,7 @@ func (HostsNotified) event() {}
 func (SetSlowPaths) event()  {}
 func (SetWarm) event()       {}
 func (SetAllies) event()     {}
+func (Configure) event()     {}
 func (PortLost) event()      {}
 func (Stop) event()          {}
 

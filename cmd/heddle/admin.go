@@ -2,18 +2,13 @@ package main
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"os"
-	"os/signal"
-	"strings"
-	"syscall"
 	"time"
 
 	"heddle/daemon"
-	"heddle/daemon/process"
 	"heddle/partition"
 	"heddle/perf/findings"
 	"heddle/qos"
@@ -178,80 +173,4 @@ func thresholdsOf(file string) (*findings.Thresholds, error) {
 	}
 	defer in.Close()
 	return findings.ParseThresholds(in, file)
-}
-
-// reloadOnHangup reads the files again on each SIGHUP until ctx ends. An error
-// in one of them changes nothing.
-func (f smFlags) reloadOnHangup(ctx context.Context, p *process.Process, svc *service, log *slog.Logger) {
-	c := make(chan os.Signal, 1)
-	signal.Notify(c, syscall.SIGHUP)
-	go func() {
-		defer signal.Stop(c)
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case <-c:
-				svc.reloading(func() { f.hangup(ctx, p, log) })
-			}
-		}
-	}()
-}
-
-// hangup is what one SIGHUP does.
-func (f smFlags) hangup(ctx context.Context, p *process.Process, log *slog.Logger) {
-	if f.Files.Partitions == "" && f.Files.QoSPolicy == "" && f.Files.PrefixRoutes == "" && f.Files.Thresholds == "" {
-		log.Info("SIGHUP: no file to read (--partitions, --qos-policy, --prefix-routes, --findings-thresholds)")
-		return
-	}
-	d := p.Daemon()
-	if d == nil {
-		log.Info("SIGHUP: this manager is standby: it reads its files when it becomes active; send SIGHUP to the active one")
-		return
-	}
-	if err := f.reload(ctx, d, log); err != nil {
-		log.Error("SIGHUP: nothing changed", "err", err)
-	}
-}
-
-// reload reads all files before it applies any.
-func (f smFlags) reload(ctx context.Context, d *daemon.Daemon, log *slog.Logger) error {
-	p, err := f.readPartitions(log)
-	if errors.Is(err, partition.ErrNothing) {
-		log.Warn(err.Error() + ": the partitions stay in force; to open the subnet, write " + openPartitions)
-	} else if err != nil {
-		return err
-	}
-	parts := p
-	if s := d.Snapshot(); parts == nil && s != nil {
-		parts = s.Partitions // in force
-	}
-	o, err := f.readOptions(parts, log)
-	if err != nil {
-		return err
-	}
-	limits, err := f.readThresholds()
-	if err != nil {
-		return err
-	}
-	if p != nil {
-		if err := d.ApplyPartitions(ctx, p); err != nil {
-			return err
-		}
-	}
-	d.SetOptions(*o)
-	d.SetThresholds(limits)
-	var read []string
-	if p != nil {
-		read = append(read, f.Files.Partitions)
-	}
-	for _, file := range []string{f.Files.QoSPolicy, f.Files.PrefixRoutes, f.Files.Thresholds} {
-		if file != "" {
-			read = append(read, file)
-		}
-	}
-	if len(read) > 0 {
-		log.Info("SIGHUP: files read and applied", "files", strings.Join(read, ", "))
-	}
-	return nil
 }

@@ -83,6 +83,7 @@ names the channels.`
 		ctlHA(), ctlEvents(),
 		ctlRails(), ctlTopology(),
 		ctlToken(), ctlAudit(), ctlWhoami(),
+		ctlReload(), ctlLogLevel(),
 	}) {
 		c.AddCommand(s)
 	}

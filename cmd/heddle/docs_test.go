@@ -122,11 +122,12 @@ func settingsManual(b *bytes.Buffer) {
 
 These are the settings of ` + "`heddle sm`, `heddle up`" + ` and ` + "`heddle plan`" + `. ` + "`sweep-interval`" + ` is the
 flag ` + "`--sweep-interval`" + `, the variable ` + "`HEDDLE_SWEEP_INTERVAL`" + ` and the key ` + "`sweep-interval`" + ` of the
-configuration file (see [heddle config](#heddle-config)). The column OpenSM has the option of
+configuration file (see [heddle config](#heddle-config)). *live* settings apply to a running manager
+when it reads its settings again (SIGHUP, ` + "`heddle ctl reload`" + `); others need a restart. The column OpenSM has the option of
 opensm.conf that means the same, though its values may be written in another way.
 `)
 	for _, g := range settings.Groups() {
-		fmt.Fprintf(b, "\n### %s\n\n| setting | values | default | meaning | OpenSM | since |\n|---|---|---|---|---|---|\n", g)
+		fmt.Fprintf(b, "\n### %s\n\n| setting | values | default | meaning | applies | OpenSM | since |\n|---|---|---|---|---|---|---|\n", g)
 		for _, s := range settings.All(g) {
 			meaning := s.Meaning
 			if s.Commands != nil && !slices.Contains(s.Commands, "route") && len(s.Commands) < 3 {
@@ -140,7 +141,7 @@ opensm.conf that means the same, though its values may be written in another way
 			if osm != "" {
 				osm = "`" + osm + "`"
 			}
-			fmt.Fprintf(b, "| `%s` | %s | %s | %s | %s | %s |\n", strings.ReplaceAll(name, "|", "\\|"), s.Brief(), def, strings.ReplaceAll(meaning, "|", "\\|"), osm, s.Since)
+			fmt.Fprintf(b, "| `%s` | %s | %s | %s | %s | %s | %s |\n", strings.ReplaceAll(name, "|", "\\|"), s.Brief(), def, strings.ReplaceAll(meaning, "|", "\\|"), s.Applies(), osm, s.Since)
 		}
 	}
 }

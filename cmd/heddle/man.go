@@ -315,7 +315,7 @@ func settingsPage(root *cobra.Command, date string) []byte {
 			}
 			r.item(tag)
 			r.WriteString(roffLine(strings.ToUpper(s.Meaning[:1])+s.Meaning[1:]) + ".\n")
-			for _, x := range [][2]string{{"Values", s.Brief()}, {"Default", s.Default()}, {"Option of OpenSM", s.OpenSM}, {"Since", s.Since}} {
+			for _, x := range [][2]string{{"Values", s.Brief()}, {"Default", s.Default()}, {"Applies", s.Applies()}, {"Option of OpenSM", s.OpenSM}, {"Since", s.Since}} {
 				if x[1] != "" {
 					r.WriteString(roffLine(x[0]+": "+x[1]) + ".\n")
 				}

@@ -72,7 +72,8 @@ func (f *planFlags) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	f.warnSecrets(f.logger(newTerminal(cmd)))
+	log, _ := f.logger(newTerminal(cmd))
+	f.warnSecrets(log)
 	st, err := f.peekStore()
 	if err != nil {
 		return err
@@ -98,6 +99,7 @@ func (f *planFlags) run(cmd *cobra.Command) error {
 func (f smFlags) plan(cmd *cobra.Command, cfg sm.Config, st store.Store, port string) (*sm.Plan, error) {
 	cfg.PlanOnly = true
 	tty := newTerminal(cmd)
+	log, _ := f.logger(tty)
 	p, err := openPort(cmd.Context(), port)
 	if err != nil {
 		return nil, err
@@ -106,7 +108,7 @@ func (f smFlags) plan(cmd *cobra.Command, cfg sm.Config, st store.Store, port st
 	suit(&cfg, p)
 	var plan *sm.Plan
 	dc := daemon.Config{
-		Port: p, PortName: port, Core: cfg, Store: st, Log: f.logger(tty),
+		Port: p, PortName: port, Core: cfg, Store: st, Log: log,
 		OnPlan: func(pl *sm.Plan) { plan = pl },
 	}
 	dc.Progress = tty.progress()

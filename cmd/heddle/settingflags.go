@@ -76,6 +76,16 @@ type fromFlag interface {
 	setFrom(text, from string) error
 }
 
+// valuesOf are the settings that a command takes; nil: it takes none.
+func valuesOf(c *cobra.Command) (v *settings.Values) {
+	c.Flags().VisitAll(func(f *pflag.Flag) {
+		if x, ok := f.Value.(*settingFlag); ok {
+			v = x.v
+		}
+	})
+	return v
+}
+
 // asSetting is the setting of a flag; nil if it is none.
 func asSetting(f *pflag.Flag) *settings.Setting {
 	switch v := f.Value.(type) {

@@ -10,7 +10,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"heddle/internal/settingstest"
@@ -23,16 +22,6 @@ var managers = map[string][]string{
 	"sm":   nil,
 	"plan": {"fault", "json"},
 	"up":   {"node", "socket", "topo", "netlist", "allow-do", "allow-include", "vms", "pair"}, // and those of the simulator
-}
-
-// valuesOf are the settings that a command has taken.
-func valuesOf(c *cobra.Command) (v *settings.Values) {
-	c.Flags().VisitAll(func(f *pflag.Flag) {
-		if x, ok := f.Value.(*settingFlag); ok {
-			v = x.v
-		}
-	})
-	return v
 }
 
 // TestSettingsEverywhere: every setting of the table is a flag, a variable, a key of

@@ -18,6 +18,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"heddle/api"
 	"heddle/api/show"
 	"heddle/daemon"
 	"heddle/daemon/process"
@@ -43,13 +44,15 @@ func (f smFlags) register(fs *pflag.FlagSet, command string) {
 	registerSettings(fs, f.Values, settings.Of(command))
 }
 
-// logger returns a logger that writes to w as configured.
-func (f smFlags) logger(w io.Writer) *slog.Logger {
-	o := &slog.HandlerOptions{Level: slog.Level(f.Log.Level)}
+// logger returns a logger that writes to w as configured, and its level, which may change.
+func (f smFlags) logger(w io.Writer) (*slog.Logger, *slog.LevelVar) {
+	level := new(slog.LevelVar)
+	level.Set(slog.Level(f.Log.Level))
+	o := &slog.HandlerOptions{Level: level}
 	if f.Log.JSON {
-		return slog.New(slog.NewJSONHandler(w, o))
+		return slog.New(slog.NewJSONHandler(w, o)), level
 	}
-	return slog.New(slog.NewTextHandler(w, o))
+	return slog.New(slog.NewTextHandler(w, o)), level
 }
 
 // config is the configuration of a command's core, with the contents of files that
@@ -61,12 +64,17 @@ func (f smFlags) config(command string) (c sm.Config, err error) {
 	if err := f.Check(); err != nil {
 		return c, &usageError{err}
 	}
+	return f.coreConfig()
+}
+
+// coreConfig is config of settings that are checked and have their secrets.
+func (f smFlags) coreConfig() (c sm.Config, err error) {
 	c = f.SM
 	c.SlowLane = f.HotSpots().KeepsLane()
 	if c.MaxWindow = f.Window; c.MaxWindow > 0 { // otherwise the port's limit
 		c.Window = min(c.Window, c.MaxWindow)
 	}
-	engines := engineFlags(f)
+	engines := engineFlags{f.Values}
 	if c.Engines, c.Explicit, err = engines.chain(); err != nil {
 		return c, err
 	}
@@ -127,9 +135,10 @@ With --once it then releases the port, changes nothing further, and exits.
 It exits with 1 if the subnet was not brought up, and with 3 if another manager
 is master.
 
-On SIGHUP it reads the files of --partitions, --qos-policy and --prefix-routes
-again; an error in one of them changes nothing. SIGINT or SIGTERM end it; the
-subnet stays as it is.`,
+On SIGHUP it reads its configuration file and the files that settings name again,
+as 'heddle ctl reload' does, which also says which settings need a restart; an
+error in one of them changes nothing. SIGINT or SIGTERM end it; the subnet stays
+as it is.`,
 		Example: `  heddle sm --port umad:mlx5_0/1 --state /var/lib/heddle
   heddle sm --port ibsim:Spine0@my-fabric --once`,
 		Args: noArgs,
@@ -143,12 +152,12 @@ subnet stays as it is.`,
 				return err
 			}
 			tty := newTerminal(cmd)
-			log := f.logger(tty)
+			log, level := f.logger(tty)
 			f.warnSecrets(log)
 			if cfg.MKey == 0 && !once {
 				log.Warn("no M_Key protects the ports, so any host can change them; set one with --m-key-file", "kind", "open_configuration")
 			}
-			m := managed{name: port, core: cfg, log: log, once: once, tty: tty}
+			m := managed{name: port, core: cfg, log: log, level: level, once: once, tty: tty}
 			if f.Etcd.Store != "" {
 				return f.manageQuorum(cmd, m)
 			}
@@ -235,6 +244,7 @@ type managed struct {
 	name      string // of the port
 	core      sm.Config
 	log       *slog.Logger
+	level     *slog.LevelVar // of log
 	once      bool
 	tty       *terminal
 	page      func(url string) // called with the page's URL; may be nil
@@ -321,10 +331,12 @@ func (f smFlags) manage(cmd *cobra.Command, m managed) error {
 	}
 	defer scripts.close()
 	var dumpErr error
+	live := &running{cmd: cmd, log: m.log, level: m.level, limits: api.NewLimits(f.API.Rate), f: f, core: m.core}
 	p := process.New(process.Config{
-		Authority: m.authority, PortName: m.name, Events: m.events, Audit: audit, Log: m.log,
+		Authority: m.authority, PortName: m.name, Events: m.events, Audit: audit, Control: live, Log: m.log,
 		New: func(mandate *process.Mandate, events *daemon.Events) (*daemon.Daemon, error) {
-			cfg, err := f.daemon(&m, mandate, key)
+			f, core := live.now()
+			cfg, err := f.daemon(&m, core, mandate, key)
 			if err != nil {
 				return nil, err
 			}
@@ -354,9 +366,8 @@ func (f smFlags) manage(cmd *cobra.Command, m managed) error {
 	})
 	ctx, cancel := context.WithCancel(cmd.Context())
 	defer cancel()
-	svc := newService(os.Getenv, os.Getpid(), m.log)
-	f.reloadOnHangup(ctx, p, svc, m.log)
-	servers, err := f.serveAll(ctx, p, m)
+	svc := live.follow(ctx, p)
+	servers, err := f.serveAll(ctx, live, m)
 	if err != nil {
 		return err
 	}
@@ -377,12 +388,12 @@ func (f smFlags) manage(cmd *cobra.Command, m managed) error {
 }
 
 // serveAll serves the API and the UFM calls. It returns what closes when a server has ended.
-func (f smFlags) serveAll(ctx context.Context, p *process.Process, m managed) ([]chan struct{}, error) {
-	servers, err := f.serve(ctx, p, m, m.once && !f.Given("api"))
+func (f smFlags) serveAll(ctx context.Context, live *running, m managed) ([]chan struct{}, error) {
+	servers, err := f.serve(ctx, live.p, live.limits, m, m.once && !f.Given("api"))
 	if err != nil {
 		return nil, err
 	}
-	ufm, err := f.serveUFM(ctx, p, m)
+	ufm, err := f.serveUFM(ctx, live.p, m)
 	return append(servers, ufm...), err
 }
 
@@ -401,8 +412,7 @@ func (f smFlags) dumper(log *slog.Logger) *dumper {
 }
 
 // daemon is the configuration of the manager of a mandate.
-func (f smFlags) daemon(m *managed, mandate *process.Mandate, saKey uint64) (*daemon.Config, error) {
-	core := m.core
+func (f smFlags) daemon(m *managed, core sm.Config, mandate *process.Mandate, saKey uint64) (*daemon.Config, error) {
 	suit(&core, cmp.Or(m.device, mandate.Port))
 	cfg := &daemon.Config{
 		Port: mandate.Port, PortName: m.name, Core: core, Store: mandate.Store, Revoked: mandate.Revoked, Log: m.log, Once: m.once,

@@ -105,7 +105,7 @@ func (f *upFlags) run(cmd *cobra.Command) error {
 		return err
 	}
 	tty := newTerminal(cmd)
-	log := f.logger(tty)
+	log, level := f.logger(tty)
 	f.warnSecrets(log)
 	if fab.Count(ib.NodeCA) < 2 && !cmd.Flags().Changed("traffic") {
 		f.sim.traffic = nil // nobody to send to
@@ -154,7 +154,7 @@ func (f *upFlags) run(cmd *cobra.Command) error {
 	return f.manage(cmd, managed{
 		with:      with,
 		authority: &process.Single{Open: func(context.Context) (mad.Transport, error) { return rmpp.Over(port), nil }, State: st},
-		name:      "sim:" + name, page: page, core: cfg, log: log, tty: tty,
+		name:      "sim:" + name, page: page, core: cfg, log: log, level: level, tty: tty,
 		meter: newSimMeter(d.Do, fab),
 	})
 }

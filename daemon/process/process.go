@@ -102,6 +102,8 @@ type Config struct {
 	Changed func()
 	// Audit keeps the audit log; nil: there is none.
 	Audit *ring.Ring
+	// Control changes the settings of the program; nil: nobody can while it runs.
+	Control api.Controller
 	// Log may be nil.
 	Log *slog.Logger
 }

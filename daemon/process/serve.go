@@ -42,10 +42,10 @@ func (v *view) show(p *Process, d *daemon.Daemon, metrics func() prometheus.Gath
 	v.now.Store(&handler)
 }
 
-// Handler returns a handler of the API in all phases. HA, Metrics, Tokens, TokenKeeper and Audit of o are
-// set by it.
+// Handler returns a handler of the API in all phases. HA, Metrics, Tokens, TokenKeeper, Audit and Control
+// of o are set by it.
 func (p *Process) Handler(o api.Options) http.Handler {
-	o.Tokens, o.TokenKeeper, o.Audit = &p.tokens.registry, keeper{p}, p.Auditor()
+	o.Tokens, o.TokenKeeper, o.Audit, o.Control = &p.tokens.registry, keeper{p}, p.Auditor(), p.cfg.Control
 	if o.Limits == nil { // one for all phases
 		o.Limits = api.NewLimits(0)
 	}

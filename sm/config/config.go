@@ -3,6 +3,7 @@ package config
 
 import (
 	"errors"
+	"maps"
 	"strconv"
 	"time"
 
@@ -270,4 +271,41 @@ func (t Transition) String() string {
 		return transitionNames[t]
 	}
 	return "transition" + strconv.Itoa(int(t))
+}
+
+// Adopt takes from n what a running manager can change: see Change. The rest of c stays: it is agreed
+// with others (keys, prefix, LIDs), of the port, or the lanes of tables that are in force rest on it.
+func (c *Config) Adopt(n *Config) (ch Change) {
+	was := *c
+	c.Priority, c.Names = n.Priority, n.Names
+	c.MaxMTU, c.LinkWidth, c.LinkSpeed, c.LinkSpeedExt = n.MaxMTU, n.LinkWidth, n.LinkSpeed, n.LinkSpeedExt
+	c.SubnetTimeOut, c.PacketLife, c.HOQLife, c.LeafHOQLife = n.SubnetTimeOut, n.PacketLife, n.HOQLife, n.LeafHOQLife
+	c.VLStallCount, c.LeafVLStallCount, c.LocalPhyErr, c.OverrunErr = n.VLStallCount, n.LeafVLStallCount, n.LocalPhyErr, n.OverrunErr
+	c.NoReregister, c.QoS, c.ReadLanes, c.PartEnforce, c.MaxVirtualPorts = n.NoReregister, n.QoS, n.ReadLanes, n.PartEnforce, n.MaxVirtualPorts
+	c.Engines, c.Explicit, c.AllowUnsafe, c.Roots = n.Engines, n.Explicit, n.AllowUnsafe, n.Roots
+	c.RouteSeed, c.Route, c.MaxVLs, c.Transition = n.RouteSeed, n.Route, n.MaxVLs, n.Transition
+	c.SMPTimeout, c.SMPRetries = n.SMPTimeout, n.SMPRetries
+	c.SweepInterval, c.RetryInterval, c.TrapSettle, c.TrapMinGap = n.SweepInterval, n.RetryInterval, n.TrapSettle, n.TrapMinGap
+	c.PollInterval, c.PollRetries, c.RepathTime, c.DrainTime = n.PollInterval, n.PollRetries, n.RepathTime, n.DrainTime
+	c.FullInterval, c.ImproveDelay = n.FullInterval, n.ImproveDelay
+	c.DampFree, c.DampHold, c.DampDelay, c.DampQuiet = n.DampFree, n.DampHold, n.DampDelay, n.DampQuiet
+
+	// Engines have memory in their tables and are not compared: the caller says so.
+	ch.Sweep = !maps.Equal(was.Names, c.Names) || c.Priority != was.Priority ||
+		c.LinkWidth != was.LinkWidth || c.LinkSpeed != was.LinkSpeed || c.LinkSpeedExt != was.LinkSpeedExt ||
+		c.SubnetTimeOut != was.SubnetTimeOut || c.PacketLife != was.PacketLife || c.HOQLife != was.HOQLife || c.LeafHOQLife != was.LeafHOQLife ||
+		c.VLStallCount != was.VLStallCount || c.LeafVLStallCount != was.LeafVLStallCount || c.LocalPhyErr != was.LocalPhyErr || c.OverrunErr != was.OverrunErr ||
+		c.QoS != was.QoS || c.PartEnforce != was.PartEnforce
+	ch.Lanes = c.QoS && !was.QoS
+	ch.Sweeps = c.SweepInterval != was.SweepInterval || c.FullInterval != was.FullInterval
+	ch.Polls = c.PollInterval != was.PollInterval || c.Priority != was.Priority
+	return ch
+}
+
+// Change is what follows from other settings.
+type Change struct {
+	Sweep  bool // a full sweep writes what differs
+	Lanes  bool // lane tables are to be set up that were not
+	Sweeps bool // the times of the next sweeps are others
+	Polls  bool // the master is to be polled now
 }

@@ -59,6 +59,9 @@ type Links struct {
 // New returns an empty list.
 func New(cfg Config) *Links { return &Links{cfg: cfg, next: mad.Never} }
 
+// SetConfig changes when links are damped, from their next failure on.
+func (l *Links) SetConfig(cfg Config) { l.cfg = cfg }
+
 // Off reports whether nothing is damped.
 func (l *Links) Off() bool { return l.cfg.Hold == 0 }
 

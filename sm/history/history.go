@@ -47,6 +47,14 @@ type lostCable struct {
 // that has no limit: then nobody can say what is still there, and nothing is remembered.
 func New(flight time.Duration) *History { return &History{flight: flight} }
 
+// SetFlight changes how long a packet can be under way. Packets that had more time may be, and
+// switches hold the old lifetimes until they are written, so a shorter one does not count.
+func (h *History) SetFlight(d time.Duration) {
+	if d == 0 || d > h.flight {
+		h.flight = d
+	}
+}
+
 // Flight is how long a packet can be under way; 0: without limit.
 func (h *History) Flight() time.Duration { return h.flight }
 

@@ -91,6 +91,9 @@ type Installer struct {
 	hosts    hostWait
 }
 
+// SetFlight changes the longest time that a packet stays in the subnet, 0 = no limit.
+func (x *Installer) SetFlight(d time.Duration) { x.past.SetFlight(d) }
+
 // New returns an Installer that knows nothing. flight is the longest time that a packet stays in
 // the subnet; 0: without limit.
 func New(e *env.Env, s Sweep, flight time.Duration) *Installer {

@@ -135,6 +135,17 @@ func (s *Sweep) Watch() {
 	s.watch, s.watchAt = 2*watchFirst, s.Now.Add(watchFirst)
 }
 
+// Rearm sets the time of the next light sweep anew, because the interval is another one.
+func (s *Sweep) Rearm() {
+	if s.Phase != notice.PhaseIdle || s.State != subnet.Master || s.WaitHandover {
+		return // it is set when what is under way ends
+	}
+	s.at = s.watchAt
+	if s.Config.SweepInterval > 0 {
+		s.at = min(s.at, s.lastAt.Add(s.Config.SweepInterval))
+	}
+}
+
 // By brings the next light sweep forward.
 func (s *Sweep) By(at mad.Time) { s.at = min(s.at, at) }
 

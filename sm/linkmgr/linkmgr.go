@@ -67,11 +67,16 @@ type Manager struct {
 
 // New returns a manager that has no flapping link.
 func New(e *env.Env, needs Needs) *Manager {
-	cfg := &e.Config
-	return &Manager{Env: e, needs: needs, damped: damp.New(damp.Config{
-		Free: cfg.DampFree, Hold: cfg.DampHold, Delay: cfg.DampDelay, Quiet: cfg.DampQuiet,
-	})}
+	return &Manager{Env: e, needs: needs, damped: damp.New(damping(e))}
 }
+
+func damping(e *env.Env) damp.Config {
+	cfg := &e.Config
+	return damp.Config{Free: cfg.DampFree, Hold: cfg.DampHold, Delay: cfg.DampDelay, Quiet: cfg.DampQuiet}
+}
+
+// SetDamping takes other settings of damping from the configuration.
+func (m *Manager) SetDamping() { m.damped.SetConfig(damping(m.Env)) }
 
 // SetOwn lists the Set of our own port, which comes before all others: a port without a LID
 // cannot be reached.

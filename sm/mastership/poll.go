@@ -132,6 +132,14 @@ func (s *Machine) Due() {
 	s.submit(work.OpPoll, ib.MethodGet, 0, &s.master, nil)
 }
 
+// PollNow has the master polled at once: it is told if we rank above it now.
+func (s *Machine) PollNow() {
+	if s.polling {
+		s.called = false
+		s.pollAt = s.Now
+	}
+}
+
 // submit sends an SMInfo request to another manager by directed route.
 func (s *Machine) submit(o work.Op, method ib.Method, mod uint32, to *election.Other, data *smp.SMInfo) {
 	r := mad.Request{Token: uint64(work.Make(o, -1, 0, 0)), Priority: mad.Urgent, Addr: mad.Addr{LID: ib.LIDPermissive}}

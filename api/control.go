@@ -1,0 +1,74 @@
+package api
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/danielgtaylor/huma/v2"
+)
+
+// Controller changes the settings of a running program. Its methods may be called from many
+// goroutines.
+type Controller interface {
+	// Reload reads the settings and their files again, and applies what can change while running. An
+	// error means that nothing changed, and says where the mistake is.
+	Reload(ctx context.Context) (Reloaded, error)
+	// LogLevel is debug, info, warn or error.
+	LogLevel() string
+	SetLogLevel(name string) error
+}
+
+// Reloaded is the answer to a reload.
+type Reloaded struct {
+	Changes []SettingChange `json:"changes" doc:"settings that differ from those in force, in the order of their documentation"`
+	Restart []string        `json:"restart" doc:"names of those that need a restart; until then the old value is in force"`
+	Files   []string        `json:"files" doc:"files that were read again, changed or not"`
+	Later   bool            `json:"later" doc:"no manager runs in this process now: its settings apply when it becomes active"`
+}
+
+// SettingChange is a setting that differs from the one in force.
+type SettingChange struct {
+	Setting string `json:"setting"`
+	From    string `json:"from" doc:"the value that was in force; empty for keys"`
+	To      string `json:"to" doc:"the value that was read; empty for keys"`
+	Applies string `json:"applies" enum:"now,restart" doc:"now: it is in force; restart: it needs one"`
+}
+
+// LogLevel is the body of /v1/loglevel.
+type LogLevel struct {
+	Level string `json:"level" enum:"debug,info,warn,error" doc:"least level of log messages, until the next restart, or until a reload finds another log-level than the last"`
+}
+
+// controlling adds what a Controller does; nil: it is not there.
+func controlling(a huma.API, c Controller) {
+	if c == nil {
+		return
+	}
+	huma.Register(a, huma.Operation{
+		OperationID: "reload", Method: http.MethodPost, Path: "/v1/reload",
+		Summary: "Read settings and files again", MaxBodyBytes: 4096,
+	}, func(ctx context.Context, _ *struct{}) (*body[Reloaded], error) {
+		r, err := c.Reload(ctx)
+		if err != nil {
+			return nil, huma.Error422UnprocessableEntity("nothing changed: " + err.Error())
+		}
+		r.Changes, r.Restart, r.Files = nonNil(r.Changes), nonNil(r.Restart), nonNil(r.Files)
+		for i := range r.Changes {
+			x := &r.Changes[i]
+			changed(ctx, x.Setting+": "+x.From+" -> "+x.To+" ("+x.Applies+")")
+		}
+		return reply(r), nil
+	})
+	huma.Get(a, "/v1/loglevel", func(context.Context, *struct{}) (*body[LogLevel], error) {
+		return reply(LogLevel{c.LogLevel()}), nil
+	})
+	huma.Register(a, huma.Operation{
+		OperationID: "set-loglevel", Method: http.MethodPut, Path: "/v1/loglevel",
+		Summary: "Change the level of log messages", MaxBodyBytes: 4096,
+	}, func(_ context.Context, in *struct{ Body LogLevel }) (*body[LogLevel], error) {
+		if err := c.SetLogLevel(in.Body.Level); err != nil {
+			return nil, huma.Error422UnprocessableEntity(err.Error())
+		}
+		return reply(LogLevel{c.LogLevel()}), nil
+	})
+}

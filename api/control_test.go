@@ -1,0 +1,54 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+	"testing"
+)
+
+// dial is a Controller whose settings are a level.
+type dial struct {
+	level string
+	wrong error
+}
+
+func (d *dial) Reload(context.Context) (Reloaded, error) {
+	if d.wrong != nil {
+		return Reloaded{}, d.wrong
+	}
+	return Reloaded{
+		Changes: []SettingChange{{"priority", "0", "7", "now"}, {"lmc", "0", "1", "restart"}}, Restart: []string{"lmc"},
+	}, nil
+}
+
+func (d *dial) LogLevel() string { return d.level }
+
+func (d *dial) SetLogLevel(name string) error {
+	d.level = name
+	return nil
+}
+
+// TestControl: a reload says what changed, an error of it is the client's to read, and the audit log has
+// the settings that changed.
+func TestControl(t *testing.T) {
+	d, log := &dial{level: "info"}, &diary{}
+	h := New(newFake(0), Options{AllowWrite: true, Control: d, Audit: log})
+	check := func(method, path, body string, code int, want string) {
+		t.Helper()
+		w := ask(h, method, "http://localhost"+path, strings.NewReader(body), "Content-Type: application/json")
+		if w.Code != code || !strings.Contains(w.Body.String(), want) {
+			t.Errorf("%s %s: %d %s", method, path, w.Code, w.Body)
+		}
+	}
+	check("POST", "/v1/reload", "", http.StatusOK, `"restart":["lmc"],"files":[]`)
+	if e := log.entries[0]; len(e.Change) != 2 || e.Change[1] != "lmc: 0 -> 1 (restart)" {
+		t.Errorf("the audit log has %q", e.Change)
+	}
+	d.wrong = errors.New("heddle.yaml:3:3: unknown setting")
+	check("POST", "/v1/reload", "", http.StatusUnprocessableEntity, "nothing changed: heddle.yaml:3:3")
+	check("PUT", "/v1/loglevel", `{"level":"debug"}`, http.StatusOK, `"level":"debug"`)
+	check("PUT", "/v1/loglevel", `{"level":"loud"}`, http.StatusUnprocessableEntity, "debug")
+	check("GET", "/v1/loglevel", "", http.StatusOK, `"level":"debug"`)
+}

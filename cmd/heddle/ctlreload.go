@@ -1,0 +1,87 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"heddle/api"
+)
+
+func ctlReload() *cobra.Command {
+	c := ctlCommand("reload", "Have the manager read its settings and files again", http.MethodPost, "/v1/reload", printReloaded)
+	c.Long = `Has the manager read the environment, its configuration file and the files that
+settings name again, as SIGHUP does. It lists the settings that differ from those
+in force: which apply now, and which need a restart ('heddle sm --help' and
+docs/cli.md say "live" for the first kind). What is wrong in a file is printed,
+and nothing changes.`
+	return c
+}
+
+func printReloaded(w io.Writer, body []byte) error {
+	var r api.Reloaded
+	if err := json.Unmarshal(body, &r); err != nil {
+		return err
+	}
+	if len(r.Changes) == 0 {
+		fmt.Fprintln(w, "no setting differs")
+	}
+	for _, c := range r.Changes {
+		how := "now"
+		if c.Applies != "now" {
+			how = "NEEDS A RESTART"
+		}
+		from, to := c.From, c.To
+		if from == "" && to == "" {
+			from, to = "(not shown)", "(not shown)"
+		}
+		fmt.Fprintf(w, "%s: %s -> %s: %s\n", c.Setting, plain(visible(from)), plain(visible(to)), how)
+	}
+	if len(r.Files) > 0 {
+		fmt.Fprintln(w, "read again:", plain(strings.Join(r.Files, ", ")))
+	}
+	if r.Later {
+		fmt.Fprintln(w, "no manager runs in this process: this applies when it becomes active")
+	}
+	return nil
+}
+
+// visible shows an empty value.
+func visible(text string) string {
+	if text == "" {
+		return `""`
+	}
+	return text
+}
+
+func ctlLogLevel() *cobra.Command {
+	var o ctlOptions
+	c := &cobra.Command{
+		Use:   "loglevel [debug|info|warn|error]",
+		Short: "Show or change the level of log messages",
+		Long: `Shows the least level of messages in the manager's log, or changes it, until a
+restart, or until a reload finds another log-level in the settings.`,
+		Example: "  heddle ctl loglevel debug",
+		Args:    cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			show := func(w io.Writer, body []byte) error {
+				var l api.LogLevel
+				if err := json.Unmarshal(body, &l); err != nil {
+					return err
+				}
+				_, err := fmt.Fprintln(w, plain(l.Level))
+				return err
+			}
+			if len(args) == 0 {
+				return o.ask(cmd, http.MethodGet, "/v1/loglevel", nil, show)
+			}
+			return o.ask(cmd, http.MethodPut, "/v1/loglevel", api.LogLevel{Level: strings.ToLower(args[0])}, show)
+		},
+	}
+	o.register(c)
+	return c
+}

@@ -1,0 +1,242 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/signal"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"heddle/api"
+	"heddle/daemon"
+	"heddle/daemon/process"
+	"heddle/partition"
+	"heddle/settings"
+	"heddle/sm"
+)
+
+// running are the settings of a program that runs. It implements api.Controller.
+type running struct {
+	cmd    *cobra.Command // as it was started
+	log    *slog.Logger
+	level  *slog.LevelVar
+	limits *api.Limits
+	p      *process.Process // set before anybody can call
+
+	turn sync.Mutex // one reload at a time
+
+	mu   sync.Mutex
+	f    smFlags   // in force; a reload replaces Values as a whole; guarded by mu
+	core sm.Config // made of them; guarded by mu
+}
+
+// now are the settings in force, and the configuration of the core that is made of them.
+func (r *running) now() (smFlags, sm.Config) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.f, r.core
+}
+
+// again reads environment and file anew, under the command line of the start.
+func (r *running) again() (*settings.Values, error) {
+	c, _, err := newRoot().Find(strings.Fields(r.cmd.CommandPath())[1:])
+	if err != nil {
+		return nil, err
+	}
+	v := valuesOf(c)
+	if v == nil {
+		return nil, fmt.Errorf("%s has no settings", r.cmd.CommandPath())
+	}
+	f, _ := r.now()
+	if err := f.Rerun(c.Flags().Set); err != nil {
+		return nil, err
+	}
+	if config := r.cmd.Flags().Lookup("config"); config != nil && config.Changed {
+		if err := c.ParseFlags([]string{"--config=" + config.Value.String()}); err != nil {
+			return nil, err
+		}
+	}
+	if err := applyConfig(c, os.Environ()); err != nil {
+		return nil, err
+	}
+	return v, smFlags{v}.readSecrets(c.Name())
+}
+
+// readFiles is what settings mean with the files that they name, as these are now.
+type readFiles struct {
+	core       sm.Config
+	partitions *partition.Policy
+	settings   daemon.Settings
+}
+
+// read makes configurations of settings, from files as they are now.
+func (r *running) read(f smFlags) (c readFiles, err error) {
+	if c.core, err = f.coreConfig(); err != nil {
+		return c, err
+	}
+	c.partitions, err = f.readPartitions(r.log)
+	if errors.Is(err, partition.ErrNothing) {
+		r.log.Warn(err.Error() + ": the partitions stay in force; to open the subnet, write " + openPartitions)
+	} else if err != nil {
+		return c, err
+	}
+	parts := c.partitions
+	if d := r.p.Daemon(); d != nil && parts == nil {
+		if s := d.Snapshot(); s != nil {
+			parts = s.Partitions // in force
+		}
+	}
+	o, err := f.readOptions(parts, r.log)
+	if err != nil {
+		return c, err
+	}
+	c.settings = daemon.Settings{Core: c.core, SA: *o, Registry: f.Registry, Perf: f.Perf}
+	c.settings.Thresholds, err = f.readThresholds()
+	return c, err
+}
+
+// Reload implements api.Controller.
+func (r *running) Reload(ctx context.Context) (out api.Reloaded, err error) {
+	r.turn.Lock()
+	defer r.turn.Unlock()
+	next, err := r.again()
+	if err != nil {
+		return out, err
+	}
+	if err := next.Check(); err != nil { // with what needs a restart, too: that is to work then
+		return out, err
+	}
+	f, was := r.now()
+	f = smFlags{f.Values.Clone()}
+	changes := f.Adopt(next, settings.Of(r.cmd.Name()))
+	c, err := r.read(f)
+	if err != nil {
+		return out, err
+	}
+	d := r.p.Daemon()
+	if d != nil && c.partitions != nil {
+		if err := d.ApplyPartitions(ctx, c.partitions); err != nil {
+			return out, err
+		}
+	}
+	// Everything is read and valid. The manager of a later mandate begins with it too.
+	r.mu.Lock()
+	r.f, r.core = f, c.core
+	r.mu.Unlock()
+	r.limits.SetRate(f.API.Rate)
+	for _, x := range changes {
+		if x.Setting.Name == "log-level" {
+			r.level.Set(slog.Level(f.Log.Level))
+		}
+		if x.Setting.Name == "congestion-control" {
+			c.settings.Congestion = &f.Congestion.Mode
+		}
+	}
+	if d != nil {
+		c.settings.Reroute = !reflect.DeepEqual(routing(&was), routing(&c.core))
+		d.Configure(&c.settings)
+		if f.Files.OpenSM != "" {
+			_ = d.Sweep(ctx) // as OpenSM does; an error says that one is asked for already
+		}
+	}
+	out = reloaded(f, changes)
+	out.Later = d == nil
+	return out, nil
+}
+
+// routing are the settings of routing, with what their files say.
+func routing(c *sm.Config) []any {
+	return []any{c.Engines, c.Explicit, c.AllowUnsafe, c.Roots, c.RouteSeed, c.Route, c.MaxVLs}
+}
+
+// reloaded is the answer to a reload that succeeded.
+func reloaded(f smFlags, changes []settings.Change) (out api.Reloaded) {
+	for _, c := range changes {
+		x := api.SettingChange{Setting: c.Setting.Name, From: c.From, To: c.To, Applies: "now"}
+		if !c.Live {
+			x.Applies = "restart"
+			out.Restart = append(out.Restart, c.Setting.Name)
+		}
+		out.Changes = append(out.Changes, x)
+	}
+	for _, name := range liveFiles {
+		if file := f.Text(name); file != "" {
+			out.Files = append(out.Files, file)
+		}
+	}
+	return out
+}
+
+// liveFiles are settings of files that each reload reads.
+var liveFiles = []string{
+	"partitions", "qos-policy", "prefix-routes", "findings-thresholds", "node-names",
+	"roots", "ids", "hop-weights", "port-order", "routing-order", "unbalanced", "compute-nodes", "io-nodes", "torus-config", "fdbs", "path-sl", "sl2vl",
+}
+
+// LogLevel implements api.Controller, as does SetLogLevel.
+func (r *running) LogLevel() string { return strings.ToLower(r.level.Level().String()) }
+
+func (r *running) SetLogLevel(name string) error {
+	v := settings.New()
+	if err := v.Set("log-level", name, "level"); err != nil {
+		return err
+	}
+	r.level.Set(slog.Level(v.Log.Level))
+	return nil
+}
+
+// follow has SIGHUP read the settings of a process again until ctx ends, and the service manager told.
+func (r *running) follow(ctx context.Context, p *process.Process) *service {
+	r.p = p
+	svc := newService(os.Getenv, os.Getpid(), r.log)
+	r.onHangup(ctx, svc)
+	return svc
+}
+
+// onHangup reads settings and files again on each SIGHUP until ctx ends.
+func (r *running) onHangup(ctx context.Context, svc *service) {
+	c := make(chan os.Signal, 1)
+	signal.Notify(c, syscall.SIGHUP)
+	go func() {
+		defer signal.Stop(c)
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-c:
+				svc.reloading(func() { r.hangup(ctx) })
+			}
+		}
+	}()
+}
+
+// hangup is what one SIGHUP does.
+func (r *running) hangup(ctx context.Context) {
+	out, err := r.Reload(ctx)
+	if err != nil {
+		r.log.Error("SIGHUP: nothing changed", "err", err)
+		return
+	}
+	var now []string
+	for _, c := range out.Changes {
+		if c.Applies == "now" {
+			now = append(now, c.Setting)
+		}
+	}
+	args := []any{"files", strings.Join(out.Files, ", "), "changed", strings.Join(now, ", ")}
+	if out.Later {
+		args = append(args, "later", "this manager is standby: they apply when it becomes active; partitions are those of the active one")
+	}
+	r.log.Info("SIGHUP: files read and applied", args...)
+	if len(out.Restart) > 0 {
+		r.log.Warn("SIGHUP: settings that differ need a restart", "settings", strings.Join(slices.Clone(out.Restart), ", "))
+	}
+}

@@ -1,0 +1,41 @@
+package daemon
+
+import (
+	"heddle/congestion"
+	"heddle/perf"
+	"heddle/perf/findings"
+	"heddle/sa"
+	"heddle/sm"
+)
+
+// Settings are those of a running manager that can change, made as for its Config.
+type Settings struct {
+	Core sm.Config
+	// Reroute has tables computed anew: settings of routing changed.
+	Reroute    bool
+	SA         sa.Options
+	Registry   sa.Config
+	Perf       perf.Config // Period 0: counters are not read
+	Thresholds *findings.Thresholds
+	// Congestion is the mode of congestion control; nil: it stays as operators set it.
+	Congestion *congestion.Mode
+}
+
+// Configure changes settings of the running manager. It returns at once; the loops take them up in
+// their next steps.
+func (d *Daemon) Configure(s *Settings) {
+	d.SetOptions(s.SA)
+	registry := s.Registry
+	registry.QoS, registry.PathCaching, registry.VirtHopLimit = s.SA.QoS != nil, s.SA.PathCaching, s.SA.VirtHopLimit
+	if s.Core.NoReregister {
+		registry.RejoinTime = 0 // no host is asked to join again
+	}
+	d.shared.Configure(s.Core, s.Reroute, registry)
+	if d.perf.packets != nil && s.Perf.Period > 0 {
+		d.shared.ConfigurePerf(s.Perf)
+	}
+	d.SetThresholds(s.Thresholds)
+	if s.Congestion != nil {
+		d.shared.SetCongestionMode(*s.Congestion)
+	}
+}
