@@ -341,13 +341,7 @@ func (f smFlags) manage(cmd *cobra.Command, m managed) error {
 				return nil, err
 			}
 			cfg.Events, cfg.Groups = events, groups
-			cfg.OnPublish = func(s *subnet.Snapshot) {
-				dumps.changed(s)
-				scripts.changed(s, mandate.Store)
-				if mandate.Published != nil && s.Up {
-					mandate.Published(s)
-				}
-			}
+			cfg.OnPublish = publish(mandate, dumps, scripts)
 			cfg.OnState = scripts.entering
 			cfg.OnUp = func(s *subnet.Snapshot) {
 				scripts.up(s, mandate.Store)
@@ -385,6 +379,17 @@ func (f smFlags) manage(cmd *cobra.Command, m managed) error {
 		<-done
 	}
 	return errors.Join(err, dumpErr)
+}
+
+// publish is what happens with each snapshot of a mandate's manager.
+func publish(mandate *process.Mandate, dumps *dumper, scripts *opensmFiles) func(*subnet.Snapshot) {
+	return func(s *subnet.Snapshot) {
+		dumps.changed(s)
+		scripts.changed(s, mandate.Store)
+		if mandate.Published != nil && s.Up {
+			mandate.Published(s)
+		}
+	}
 }
 
 // serveAll serves the API and the UFM calls. It returns what closes when a server has ended.
