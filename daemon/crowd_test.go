@@ -104,15 +104,13 @@ func (c *crowd) Send(p *mad.Packet) error {
 	return nil
 }
 
-// Apply is a write to the disk, during which packets are received.
-func (c *crowd) Apply(ops []store.Op) error {
+// Save is a write to the disk, during which requests are received and processed.
+func (c *crowd) Save(gen uint64, ops []store.Op) {
 	c.now += mad.Time(subscribeTime * len(ops))
-	end := c.now.Add(c.sync)
-	for c.events.Len() > 0 && c.events.Min().Key <= end {
-		c.pop()
-	}
-	c.now = max(c.now, end)
-	return c.Store.Apply(ops)
+	c.at(c.now.Add(c.sync), func(mad.Time) {
+		c.written(saved{gen: gen, err: c.Store.Apply(ops), took: c.sync})
+	})
+	c.saves++
 }
 
 func (c *crowd) Close() error     { return nil }

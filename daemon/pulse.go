@@ -36,6 +36,11 @@ func (p *pulses) all() []*pulse { return []*pulse{&p.sm, &p.sa, &p.vm} }
 func (d *Daemon) store(p *pulse, ops []store.Op) error {
 	p.storing.Store(true)
 	defer p.storing.Store(false)
+	return d.apply(ops)
+}
+
+// apply stores ops, unless this manager is on standby.
+func (d *Daemon) apply(ops []store.Op) error {
 	if d.standby.drops() {
 		return nil
 	}

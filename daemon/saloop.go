@@ -1,12 +1,15 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
+	"time"
 
 	"heddle/ib"
 	"heddle/mad"
 	"heddle/sa"
+	"heddle/settings"
 	"heddle/shell"
 	"heddle/store"
 )
@@ -28,9 +31,21 @@ type saLoop struct {
 	buf   []byte
 	batch [maxChanges]query
 	n     int          // of batch, whose packets have not been returned
+	saved chan saved   // results of Save
+	saves int          // writes under way, at most one
 	list  []sa.Request // those of batch for the core
-	of    []int        // their indices in batch
 }
+
+// saved is the result of a write to the store.
+type saved struct {
+	gen  uint64
+	err  error
+	took time.Duration
+}
+
+// maxWaiting is how many answers may wait for the store. Then requests that may change something wait in
+// their queue.
+const maxWaiting = 4 * maxChanges
 
 func newSALoop(d *Daemon) *saLoop {
 	cfg := d.cfg.Registry
@@ -40,9 +55,10 @@ func newSALoop(d *Daemon) *saLoop {
 	if d.cfg.Core.NoReregister {
 		cfg.RejoinTime = 0 // no host was asked to join again
 	}
+	cfg.WaitPerRequester = cmp.Or(d.cfg.QueuePerRequester, settings.DefaultQueueEach)
 	alarm := newAlarm()
 	alarm.nap = newNap()
-	l := &saLoop{d: d, alarm: alarm, cut: newAlarm(), core: sa.NewCore(cfg)}
+	l := &saLoop{d: d, alarm: alarm, cut: newAlarm(), core: sa.NewCore(cfg), saved: make(chan saved, 1)}
 	l.shell = shell.NewSA(l.core, l, &d.shared)
 	d.held = l.core.Held()
 	return l
@@ -55,7 +71,10 @@ func (l *saLoop) run(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
+			l.settle()
 			return
+		case r := <-l.saved:
+			l.written(r)
 		case <-d.pulses.sa.ask:
 		case <-d.saMail:
 			l.shell.Mail()
@@ -87,12 +106,15 @@ func (l *saLoop) run(ctx context.Context) {
 // one write to the store.
 func (l *saLoop) change() {
 	d := l.d
+	if l.core.Waiting() >= maxWaiting {
+		return // written rings the bell again
+	}
 	l.n = d.changes.take(l.batch[:], l.batch[:l.n], 1)
 	if l.n == 0 {
 		return
 	}
 	now := d.now()
-	l.list, l.of = l.list[:0], l.of[:0]
+	l.list = l.list[:0]
 	for i := range l.batch[:l.n] {
 		q := &l.batch[i]
 		if now.Sub(q.at) > lateAfter {
@@ -105,7 +127,8 @@ func (l *saLoop) change() {
 		case sa.Answered: // refused, so nothing changes
 			d.sa.changing.took[attrSlot(q.p.Data)].addTime(d.now().Sub(q.at))
 		case sa.ForCore:
-			l.list, l.of = append(l.list, l.req), append(l.of, i)
+			l.req.Asked = q.at
+			l.list = append(l.list, l.req)
 		}
 	}
 	if len(l.list) == 0 {
@@ -113,24 +136,41 @@ func (l *saLoop) change() {
 	}
 	d.sa.batches.add(uint64(len(l.list)), uint64(len(l.list)))
 	l.shell.Step(sa.Requests{List: l.list})
-	now = d.now()
-	for _, i := range l.of {
-		q := &l.batch[i]
-		d.sa.changing.took[attrSlot(q.p.Data)].addTime(now.Sub(q.at))
-	}
 	clear(l.list) // the packets are returned
 }
 
 func (l *saLoop) Now() mad.Time { return l.d.now() }
 
-func (l *saLoop) Apply(ops []store.Op) error {
-	begin := l.d.now()
-	err := l.d.store(&l.d.pulses.sa, ops)
-	l.d.sa.persist.addTime(l.d.now().Sub(begin))
-	if err != nil {
-		l.failed = err
+// Save stores ops on another goroutine: while a disk, a partner or etcd is silent, requests that change
+// nothing are answered.
+func (l *saLoop) Save(gen uint64, ops []store.Op) {
+	l.saves++
+	d := l.d
+	go func() {
+		begin := d.now()
+		err := d.apply(ops)
+		l.saved <- saved{gen, err, d.now().Sub(begin)}
+	}()
+}
+
+// written passes the result of a write to the core, and then the requests that waited.
+func (l *saLoop) written(r saved) {
+	l.saves--
+	l.d.sa.persist.addTime(r.took)
+	if r.err != nil {
+		l.failed = r.err
 	}
-	return err
+	l.shell.Step(sa.Persisted{Gen: r.gen, Err: r.err})
+	if n, _ := l.d.changes.load(); n > 0 { // they may have waited for this
+		l.d.changes.bell.ring()
+	}
+}
+
+// settle waits until nothing is being written.
+func (l *saLoop) settle() {
+	for l.saves > 0 {
+		l.written(<-l.saved)
+	}
 }
 
 func (l *saLoop) Published(*sa.View) {}
@@ -148,7 +188,8 @@ func (l *saLoop) Unsaved(n int) {
 	}
 }
 
-func (l *saLoop) Reply(p *mad.Packet) {
+func (l *saLoop) Reply(p *mad.Packet, asked mad.Time) {
+	l.d.sa.changing.took[attrSlot(p.Data)].addTime(l.d.now().Sub(asked))
 	if err := l.d.cfg.Port.Send(p); err != nil {
 		l.d.unsent(askedFor(p), err, &l.d.sa.changing)
 	}

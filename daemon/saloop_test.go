@@ -117,12 +117,14 @@ func TestChangesAreStoredTogether(t *testing.T) {
 			l := newSALoop(d)
 			l.shell.Start(nil, 0)
 			l.shell.Mail()
+			l.settle()
 			for n := range groups {
 				receiveSA(d, joinRequest(snap, from[n%len(from)], n+1))
 			}
 			forSM(d)
 			log = nil
 			l.change()
+			l.settle()
 			if !slices.Equal(log, []string{"apply", "answer"}) {
 				t.Errorf("what happened: %v", log)
 			}
@@ -147,8 +149,10 @@ func TestRestoredBeforeTheFirstAnswer(t *testing.T) {
 	l := newSALoop(d)
 	l.shell.Start(nil, 0)
 	l.shell.Mail()
+	l.settle()
 	receiveSA(d, joinRequest(snap, from[1], 5))
 	l.change()
+	l.settle()
 	if answers != 1 {
 		t.Fatalf("%d answers", answers)
 	}

@@ -313,6 +313,7 @@ func FuzzServe(f *testing.F) {
 		}
 		l.change()
 		l.change()
+		l.settle()
 		for len(d.reports) > 0 {
 			l.shell.Step(sa.Received{P: <-d.reports})
 		}

@@ -18,14 +18,15 @@ import (
 	"heddle/subnet"
 )
 
-// inTime fails the test unless done is closed in time.
-func inTime[T any](t *testing.T, what string, done <-chan T) {
+// inTime receives from done, and fails the test if nothing comes in time.
+func inTime[T any](t *testing.T, what string, done <-chan T) (v T) {
 	t.Helper()
 	select {
-	case <-done:
+	case v = <-done:
 	case <-time.After(need.Patience):
 		t.Fatalf("%s: nothing in %v", what, need.Patience)
 	}
+	return v
 }
 
 // torrent delivers requests as fast as they are received, until it is stopped.
@@ -171,6 +172,7 @@ func TestTableThatWaitedFindsNoTransfer(t *testing.T) {
 	l := newSALoop(d)
 	l.shell.Start(nil, 0)
 	l.shell.Mail()
+	l.settle()
 	w := worker{d: d, stats: &d.sa.workers[0]}
 	var m ib.MAD
 	wire.New(&m, ib.MethodGetTable, wire.AttrSLtoVLRecord, 0, 0)
@@ -228,44 +230,55 @@ func TestTablesHoldNobody(t *testing.T) {
 	}
 }
 
-// TestSlowStore: while the store writes, changes wait up to their bound and are then answered
-// BUSY immediately, and queries are answered without delay.
+// TestSlowStore: while the store writes, a limited number of changes of each requester waits, and
+// further ones are answered BUSY immediately. Queries are answered without delay, and so are requests
+// that change nothing.
 func TestSlowStore(t *testing.T) {
 	const share, joins = 20, 100
 	snap := bringUp(t, "xgft", "1", "4", "1")
 	from := lids(snap)
-	var busy atomic.Int64
-	var answers atomic.Int64
-	path := make(chan bool, 1)
+	busy, path, joined := make(chan bool, joins), make(chan bool, 1), make(chan uint64, joins)
 	d, _ := newPiped(func(p *mad.Packet) error {
 		switch {
 		case statusOf(p.Data) == ib.StatusBusy:
-			busy.Add(1)
+			busy <- true
 		case ib.AttrID(p.Data[17]) == wire.AttrPathRecord:
 			path <- true
 		default:
-			answers.Add(1)
+			joined <- tidOf(p.Data)
 		}
 		return nil
 	}, Config{QueuePerRequester: share})
+	var slow atomic.Bool
 	writing, written := make(chan bool, joins), make(chan bool)
-	d.cfg.Store = &watchedStore{Store: d.cfg.Store, applied: func([]store.Op) { writing <- true; <-written }}
+	d.cfg.Store = &watchedStore{Store: d.cfg.Store, applied: func([]store.Op) {
+		if slow.Load() {
+			writing <- true
+			<-written
+		}
+	}}
 	d.shared.Snap.Store(snap)
 	release := sync.OnceFunc(func() { close(written) })
 	defer d.administer(nil)()
 	defer release()
-	receiveSA(d, joinRequest(snap, from[1], 1))
-	inTime(t, "a write", writing) // of the groups of the partitions: the join waits too
-	for n := 1; n < joins; n++ {
-		receiveSA(d, joinRequest(snap, from[1], 1+n))
+	receiveSA(d, joinRequest(snap, from[2], 1))
+	inTime(t, "a join", joined)
+	slow.Store(true)
+	for n := range joins {
+		receiveSA(d, joinRequest(snap, from[1], 2+n))
 	}
-	if n := busy.Load(); n != joins-share {
-		t.Errorf("%d joins were answered BUSY at once, want %d", n, joins-share)
+	inTime(t, "a write", writing)
+	for range joins - share {
+		inTime(t, "BUSY", busy)
 	}
 	receiveSA(d, pathQuery(from[1], from[2], 1))
 	inTime(t, "a path", path)
-	if n := answers.Load(); n != 0 {
-		t.Errorf("%d joins were answered before they were stored", n)
+	receiveSA(d, joinRequest(snap, from[2], 1))
+	if tid := inTime(t, "the answer to the join of a member", joined); tid != 1 {
+		t.Errorf("join %d was answered before it was stored", tid)
 	}
 	release()
+	for range share {
+		inTime(t, "a join", joined)
+	}
 }

@@ -42,6 +42,7 @@ func TestNotReadyWhileUnsaved(t *testing.T) {
 			r := wire.ServiceRecord{ServiceID: id, ServiceGID: snap.GID(snap.PortByLID(from[0]))}
 			r.Put(wire.Data(&m))
 			l.shell.Step(sa.Requests{List: []sa.Request{{From: mad.Addr{LID: from[0], QP: 1}, Data: m[:]}}})
+			l.settle()
 		}
 		ready := func(want bool, has string) {
 			t.Helper()
@@ -61,9 +62,11 @@ func TestNotReadyWhileUnsaved(t *testing.T) {
 		mem.FailNext = 1
 		<-time.After(11 * time.Second)
 		l.shell.Step(sa.Timer{})
+		l.settle()
 		ready(false, "2 acknowledged changes")
 		<-time.After(11 * time.Second)
 		l.shell.Step(sa.Timer{})
+		l.settle()
 		ready(true, "subnet up")
 		if st, err := mem.Load(); err != nil || len(st.Records) < 3 {
 			t.Errorf("%d records are stored, %v", len(st.Records), err)

@@ -132,13 +132,24 @@ type saEdge struct{ a *administrator }
 
 func (e saEdge) Now() mad.Time { return e.a.m.c.Sim.Now() }
 
-func (e saEdge) Apply(ops []store.Op) error { return e.a.m.persist(ops) }
+func (e saEdge) Save(gen uint64, ops []store.Op) {
+	a := e.a
+	if a.slow == nil {
+		a.shell.Step(sa.Persisted{Gen: gen, Err: a.m.persist(ops)})
+		return
+	}
+	a.m.c.Sim.After(a.slow(), func() {
+		if !a.m.Dead {
+			a.shell.Step(sa.Persisted{Gen: gen, Err: a.m.persist(ops)})
+		}
+	})
+}
 
 func (e saEdge) Published(*sa.View) {}
 
 func (e saEdge) Unsaved(int) {}
 
-func (e saEdge) Reply(p *mad.Packet) { e.a.send(p.Addr, p.Data) }
+func (e saEdge) Reply(p *mad.Packet, _ mad.Time) { e.a.send(p.Addr, p.Data) }
 
 func (e saEdge) Report(p *mad.Packet) { e.a.raw(p) }
 

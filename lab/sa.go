@@ -23,6 +23,7 @@ type administrator struct {
 	buf   []byte
 	each  time.Duration // that a query takes; see Manager.SlowSA
 	free  mad.Time      // when all queries that came are answered
+	slow  func() time.Duration
 	watch func(p *mad.Packet)
 }
 
@@ -40,6 +41,10 @@ func (m *Manager) ServeSA(cfg sa.Config, opt sa.Options) {
 // SlowSA has the SA take virtual time for each query, one after the other in the order of
 // their coming; call it after ServeSA.
 func (m *Manager) SlowSA(each time.Duration) { m.sa.each = each }
+
+// SlowSAStore has each write of the SA take as long in virtual time as takes says; call it after
+// ServeSA. What a dead manager was writing is not stored.
+func (m *Manager) SlowSAStore(takes func() time.Duration) { m.sa.slow = takes }
 
 // WatchSA has fn see every packet of the manager's SA before it is sent.
 func (m *Manager) WatchSA(fn func(p *mad.Packet)) { m.sa.watch = fn }

@@ -20,7 +20,10 @@ import (
 // effects in the output, in the order of its fields.
 //
 // State is durable before it is visible: a reply, a Report or a new View that
-// depends on a change is released only after Persisted.
+// depends on a change is released only after Persisted. One write is under way at a
+// time; the changes of the steps meanwhile share the next one. A request that changes
+// nothing is answered immediately, unless a record on which the answer rests is not
+// stored yet.
 type Core struct {
 	cfg  Config
 	now  mad.Time
@@ -44,10 +47,14 @@ type Core struct {
 	replies []Reply    // of this step
 	changed bool       // the view changed in this step
 
-	persistGen uint64
-	durable    uint64     // the last generation that Persisted reported
-	stored     uint64     // the last generation with which all changes were stored
-	held       []heldStep // steps whose ops are not durable yet, oldest first
+	persistGen uint64      // of the last write
+	durable    uint64      // the last generation that Persisted reported
+	stored     uint64      // the last generation with which all changes were stored
+	held       []heldStep  // steps whose effects wait for a write, oldest first
+	writing    write       // the one under way
+	unwritten  []store.Op  // of the next write
+	pending    pendingKeys // records of both
+	waits      waitingReplies
 	unsaved    unsaved
 	view       *View
 	hiding     hiding
@@ -98,6 +105,9 @@ type Config struct {
 	// and is written again, so the repeated request finds it. Until it is stored nobody else sees
 	// it: not in views, Reports, groups or aliases.
 	MustSave bool
+	// WaitPerRequester is how many answers to one LID may wait for the store; further requests that may
+	// change something are answered BUSY. 0: any number.
+	WaitPerRequester int
 	// AssignedGUIDByte follows the OUI 00:14:05 in alias GUIDs that the SA assigns
 	// (OpenSM's sm_assigned_guid). Each subnet should use its own value.
 	AssignedGUIDByte uint8
@@ -156,16 +166,17 @@ func (Persisted) event() {}
 
 // Reply is a response to a request.
 type Reply struct {
-	To   mad.Addr
-	Data []byte
+	To    mad.Addr
+	Data  []byte
+	Asked mad.Time // of the Request
 }
 
 // Output lists the effects of a Step, in the order in which the shell performs
 // them.
 type Output struct {
-	Persist    []store.Op
-	PersistGen uint64 // to be returned in Persisted
-	Publish    *View  // before Replies, so that a query sent after a reply sees its change
+	Persist    []store.Op // the shell may pass other events to the core while they are stored
+	PersistGen uint64     // to be returned in Persisted
+	Publish    *View      // before Replies, so that a query sent after a reply sees its change
 	Replies    []Reply
 	Sends      []mad.Packet // Reports
 	// Groups, if GroupsChanged, are all multicast groups for the subnet manager to
@@ -206,10 +217,16 @@ func (o *Output) Reset() { *o = Output{Timer: mad.Never} }
 
 // heldStep holds the effects of a step until its changes are durable.
 type heldStep struct {
-	gen     uint64
-	ops     []store.Op
+	gen     uint64 // of the write
 	replies []Reply
 	publish *View
+}
+
+// write is a write of the store that is under way.
+type write struct {
+	gen    uint64 // 0: none
+	ops    []store.Op
+	hidden routed // what is to be released with it, with Config.MustSave
 }
 
 // NewCore returns a core that waits for Start.
@@ -341,6 +358,10 @@ func (c *Core) onRequest(req *Request) {
 		c.reply(req, refuse(nil, m, ib.StatusBusy)) // there would be no place to keep the change
 		return
 	}
+	if most := c.cfg.WaitPerRequester; most > 0 && c.waits.by[req.From.LID] >= most {
+		c.out.Replies = append(c.out.Replies, Reply{To: req.From, Data: refuse(nil, m, ib.StatusBusy), Asked: req.Asked})
+		return
+	}
 	switch attr {
 	case wire.AttrMCMemberRecord:
 		c.groups.request(c, &q, m)
@@ -355,18 +376,29 @@ func (c *Core) onRequest(req *Request) {
 
 // reply queues a reply, which is sent when the change it reports is durable.
 func (c *Core) reply(req *Request, data []byte) {
-	c.replies = append(c.replies, Reply{To: req.From, Data: data})
+	c.replies = append(c.replies, Reply{To: req.From, Data: data, Asked: req.Asked})
+	c.waits.add(req.From.LID)
 }
 
 // answer replies with one record of recLen bytes, encoded by put.
 func (c *Core) answer(req *Request, m []byte, recLen int, put func(b []byte)) {
+	c.reply(req, oneRecord(m, recLen, put))
+}
+
+// answerNow is answer without a wait for changes: the answer rests on stored records alone.
+func (c *Core) answerNow(req *Request, m []byte, recLen int, put func(b []byte)) {
+	c.out.Replies = append(c.out.Replies, Reply{To: req.From, Data: oneRecord(m, recLen, put), Asked: req.Asked})
+}
+
+// oneRecord is the answer with one record to the request m.
+func oneRecord(m []byte, recLen int, put func(b []byte)) []byte {
 	b := make([]byte, ib.MADLen)
 	copy(b, m[:wire.HeaderLen])
 	respond(b, 0)
 	off := wire.OffsetWords(recLen)
 	b[44], b[45] = byte(off>>8), byte(off)
 	put(b[wire.HeaderLen:])
-	c.reply(req, b)
+	return b
 }
 
 // save stores a record; a nil value deletes it.
@@ -376,6 +408,7 @@ func (c *Core) save(t store.Table, key, value []byte) {
 		op.Kind = store.DeleteRecord
 	}
 	c.ops = append(c.ops, op)
+	c.pending.add(&op)
 }
 
 // flush ends a step. Effects that depend on a change wait until it is durable.
@@ -393,37 +426,61 @@ func (c *Core) flush() {
 	if c.cfg.MustSave && len(c.replies) > 0 {
 		c.unsaved.retry = c.now // an answer may rest on them
 	}
-	c.unsaved.overtake(c.ops)
-	c.ops = append(c.ops, c.unsaved.take(c.now)...)
-	if len(c.ops) > 0 {
-		c.persistGen++
-		c.out.Persist, c.out.PersistGen = c.ops, c.persistGen
-		h.ops = c.ops
+	if len(c.unwritten) == 0 {
+		c.unwritten = c.ops
+	} else {
+		c.unwritten = append(c.unwritten, c.ops...)
 	}
+	c.write()
 	h.gen = c.persistGen
+	if len(c.unwritten) > 0 {
+		h.gen++ // they wait for the next write
+	}
 	if c.cfg.MustSave {
-		c.hiding.pass(c.out, len(c.ops)+len(c.held)+len(c.unsaved.at) == 0)
-	}
-	if c.out.GroupsChanged {
-		c.out.Groups = c.groups.routed()
-	}
-	if c.out.AliasesChanged {
-		c.out.Aliases = c.aliases.wanted()
+		c.hide()
+	} else {
+		if c.out.GroupsChanged {
+			c.out.Groups = c.groups.routed()
+		}
+		if c.out.AliasesChanged {
+			c.out.Aliases = c.aliases.wanted()
+		}
 	}
 	c.subscriptions.reports.sealed(h.gen)
 	c.out.Read, c.wait.read = c.wait.read, nil
 	c.ops, c.replies, c.changed = nil, nil, false
-	if len(c.out.Persist) == 0 && len(c.held) == 0 {
+	switch {
+	case h.gen <= c.durable:
 		c.release(&h)
-		return
-	}
-	if len(h.replies) > 0 || h.publish != nil || len(c.out.Persist) > 0 {
+	case len(h.replies) > 0 || h.publish != nil:
 		c.held = append(c.held, h)
 	}
 }
 
+// write begins the next write, unless one is under way.
+func (c *Core) write() {
+	if c.writing.gen != 0 {
+		return
+	}
+	c.unsaved.overtake(c.unwritten)
+	again := c.unsaved.take(c.now)
+	for i := range again {
+		c.pending.add(&again[i])
+	}
+	ops := append(c.unwritten, again...)
+	if c.unwritten = nil; len(ops) == 0 {
+		return
+	}
+	c.persistGen++
+	c.writing = write{gen: c.persistGen, ops: ops}
+	c.out.Persist, c.out.PersistGen = ops, c.persistGen
+}
+
 func (c *Core) release(h *heldStep) {
 	c.out.Replies = append(c.out.Replies, h.replies...)
+	for i := range h.replies {
+		c.waits.remove(h.replies[i].To.LID)
+	}
 	if h.publish != nil {
 		c.publish(h.publish)
 	}
@@ -433,12 +490,24 @@ func (c *Core) release(h *heldStep) {
 // change stays in memory, its effects are released, and the write is retried: a
 // subnet must work without a disk. With Config.MustSave the answers are BUSY then.
 func (c *Core) onPersisted(ev Persisted) {
+	w := c.writing
+	c.writing = write{}
+	for i := range w.ops {
+		c.pending.remove(&w.ops[i])
+	}
 	if ev.Err != nil {
 		c.out.Notices = append(c.out.Notices, Notice{
 			Kind: "persist_failed", Warn: true,
 			Text: "SA state was not stored: " + ev.Err.Error() + ". The write is retried; a restart before it succeeds loses the changes. " +
 				"Look at the store: the state directory (space, disk), the partner, or etcd.",
 		})
+		if !c.unsaved.add(w.ops, c.now.Add(retryStore)) && !c.unsaved.full {
+			c.unsaved.full = true
+			c.out.Notices = append(c.out.Notices, Notice{
+				Kind: "unsaved_full", Warn: true,
+				Text: fmt.Sprintf("%d changes wait for the store; further changes are lost at a restart", maxUnsaved),
+			})
+		}
 	} else {
 		c.unsaved.retry = c.now
 		c.unsaved.full = false
@@ -447,13 +516,6 @@ func (c *Core) onPersisted(ev Persisted) {
 	n := 0
 	for n < len(c.held) && c.held[n].gen <= ev.Gen {
 		h := &c.held[n]
-		if ev.Err != nil && !c.unsaved.add(h.ops, c.now.Add(retryStore)) && !c.unsaved.full {
-			c.unsaved.full = true
-			c.out.Notices = append(c.out.Notices, Notice{
-				Kind: "unsaved_full", Warn: true,
-				Text: fmt.Sprintf("%d changes wait for the store; further changes are lost at a restart", maxUnsaved),
-			})
-		}
 		if c.mustWait() {
 			h.refuse()
 		}
@@ -461,11 +523,13 @@ func (c *Core) onPersisted(ev Persisted) {
 		n++
 	}
 	c.held = slices.Delete(c.held, 0, n) // let the collector free the rest
-	if !c.mustWait() {
-		c.stored = c.durable
-		if c.hiding.view != nil {
-			c.publish(c.hiding.view)
-		}
+	if c.mustWait() {
+		c.hiding.keepHidden(&w.hidden)
+		return
+	}
+	c.stored, c.hiding.out = c.durable, w.hidden
+	if c.hiding.view != nil {
+		c.publish(c.hiding.view)
 	}
 }
 

@@ -139,11 +139,11 @@ func (x *informs) remove(c *Core, i int, kind, why string) {
 // subscription is answered with Subscribe 0.
 func (x *informs) request(c *Core, q *query, m []byte) {
 	var r wire.InformInfo
-	st := statusInvalid
+	st, stored := statusInvalid, false
 	if r.Decode(q.data[:wire.InformInfoLen]) == nil && q.me >= 0 {
 		switch r.Subscribe {
 		case 1:
-			st = x.subscribe(c, q, r)
+			stored, st = x.subscribe(c, q, r)
 		case 0:
 			st = x.unsubscribe(c, q, r)
 		}
@@ -154,15 +154,20 @@ func (x *informs) request(c *Core, q *query, m []byte) {
 		c.reply(q.req, b)
 		return
 	}
+	if stored {
+		c.answerNow(q.req, m, wire.InformInfoLen, r.Put)
+		return
+	}
 	c.answer(q.req, m, wire.InformInfoLen, r.Put)
 }
 
-func (x *informs) subscribe(c *Core, q *query, r wire.InformInfo) ib.Status {
+// subscribe adds or replaces a subscription. stored reports that the store has the same one already.
+func (x *informs) subscribe(c *Core, q *query, r wire.InformInfo) (stored bool, st ib.Status) {
 	port := q.s.Ports[q.me]
 	s := &Subscription{GID: ib.MakeGID(q.s.Prefix, port.GUID), Addr: q.req.From, Info: r, Trust: q.trusted}
 	s.Info.QPN = s.Addr.QP
 	if r.IsGeneric > 1 || security(&r) && !q.trusted || !mayHear(q.s, q.me, &r) {
-		return statusInvalid
+		return false, statusInvalid
 	}
 	i, ok := x.find(s.GID, s.Addr.QP, r)
 	if ok {
@@ -170,13 +175,13 @@ func (x *informs) subscribe(c *Core, q *query, r wire.InformInfo) ib.Status {
 		s.Enum = was.Enum
 		x.reports.heard(s, q.me)
 		if bytes.Equal(subscriptionValue(s), subscriptionValue(was)) {
-			return 0 // a renewal: what is stored says so already
+			return c.isStored(store.TableSubscriptions, subscriptionKey(s)), 0 // a renewal: what is stored says so already
 		}
 		x.all.set(i, s)
 	} else {
 		from, to := x.of(s.GID)
 		if to-from >= maxSubsPerPort || len(x.all.list) >= maxSubs {
-			return statusNoResources
+			return false, statusNoResources
 		}
 		x.insert(s)
 		x.reports.heard(s, q.me)
@@ -187,7 +192,7 @@ func (x *informs) subscribe(c *Core, q *query, r wire.InformInfo) ib.Status {
 	}
 	c.save(store.TableSubscriptions, subscriptionKey(s), subscriptionValue(s))
 	c.changed = true
-	return 0
+	return false, 0
 }
 
 func (x *informs) unsubscribe(c *Core, q *query, r wire.InformInfo) ib.Status {

@@ -43,19 +43,24 @@ func (x *multicast) request(c *Core, q *query, m []byte) {
 		return
 	}
 	var (
-		out wire.MCMemberRecord
-		st  ib.Status
+		out   wire.MCMemberRecord
+		st    ib.Status
+		known bool // the store has the membership
 	)
 	if (*ib.MAD)(m).Method() == ib.MethodDelete {
 		out, st = x.leave(c, j)
 	} else {
-		out, st = x.join(c, j)
+		out, known, st = x.join(c, j)
 	}
 	if st != 0 {
 		c.reply(q.req, refuse(nil, m, st))
 		return
 	}
 	out.MTUSelector, out.RateSelector, out.PacketLifeTimeSelector = wire.SelExactly, wire.SelExactly, wire.SelExactly
+	if known {
+		c.answerNow(q.req, m, wire.MCMemberRecordLen, out.Put)
+		return
+	}
 	c.answer(q.req, m, wire.MCMemberRecordLen, out.Put)
 }
 
@@ -77,57 +82,58 @@ func validCodes(mask wire.CompMask, r *wire.MCMemberRecord) bool {
 
 // join adds a port to a group and creates the group if needed. The checks run
 // in the order whose status codes clients expect; no state changes before all
-// pass.
-func (x *multicast) join(c *Core, j *membership) (out wire.MCMemberRecord, st ib.Status) {
+// pass. stored reports that the port was this member before, as the store says.
+func (x *multicast) join(c *Core, j *membership) (out wire.MCMemberRecord, stored bool, st ib.Status) {
 	s, r := j.q.s, &j.r
 	if j.port = s.PortByGUID(r.PortGID.GUID()); j.port < 0 {
-		return out, statusInvalid
+		return out, false, statusInvalid
 	}
 	if !s.Share(j.port, j.q.me) {
-		return out, statusInvalid // a proxy join needs a common partition
+		return out, false, statusInvalid // a proxy join needs a common partition
 	}
 	if j.mask.Has(wire.MCMemberCompPKey) && r.PKey.IsEmpty() {
-		return out, statusInvalid
+		return out, false, statusInvalid
 	}
 	g := x.group(r.MGID)
 	known := g != nil
 	if !known {
 		if g, st = x.draft(j); st != 0 {
-			return out, st
+			return out, false, st
 		}
 	} else if !j.agrees(&g.Group) {
-		return out, statusInvalid
+		return out, false, statusInvalid
 	}
 	if !j.selects(&g.Group) || !capable(s.Ports[j.port], &g.Group) || r.JoinState == 0 || !s.HasPKey(j.port, g.PKey) {
-		return out, statusInvalid
+		return out, false, statusInvalid
 	}
 	if !j.q.trusted && !s.HasPKey(j.q.me, g.PKey) {
-		return out, statusInvalid // the answer would reveal another partition's group to a proxy
+		return out, false, statusInvalid // the answer would reveal another partition's group to a proxy
 	}
 	i, is := g.member(r.PortGID.GUID())
 	if is && !x.mayChange(j, &g.Group, &g.Members[i]) {
-		return out, statusInvalid
+		return out, false, statusInvalid
 	}
 	by := s.Ports[j.q.me].GUID
 	if !is && (x.members >= maxMembers || x.joins[by] >= maxJoinsPerPort) {
-		return out, statusNoResources
+		return out, false, statusNoResources
 	}
 	if !known {
 		if st := x.found(c, j, g); st != 0 {
-			return out, st
+			return out, false, st
 		}
 	}
-	m := x.enter(c, j, g, i, is)
+	m, same := x.enter(c, j, g, i, is)
 	out = g.record()
 	out.PortGID, out.JoinState, out.ProxyJoin = r.PortGID, m.JoinState, r.ProxyJoin
-	return out, 0
+	return out, same && x.isStored(c, g, &m), 0
 }
 
-// enter makes the port a member of g, or changes its membership g.Members[i].
-func (x *multicast) enter(c *Core, j *membership, g *mcGroup, i int, is bool) Member {
+// enter makes the port a member of g, or changes its membership g.Members[i]. same reports that
+// nothing changes.
+func (x *multicast) enter(c *Core, j *membership, g *mcGroup, i int, is bool) (m Member, same bool) {
 	s, r := j.q.s, &j.r
 	by := s.Ports[j.q.me].GUID
-	m := Member{
+	m = Member{
 		PortGID: ib.MakeGID(s.Prefix, r.PortGID.GUID()), PortGUID: s.Ports[j.port].GUID, JoinState: r.JoinState,
 		Proxy: j.port != j.q.me,
 	}
@@ -137,13 +143,13 @@ func (x *multicast) enter(c *Core, j *membership, g *mcGroup, i int, is bool) Me
 	}
 	if is && m == g.Members[i] {
 		x.takeover.confirm(g.MGID, m.PortGID)
-	} else {
-		if is && m.Proxy {
-			by = x.askedBy(g, &m) // the first proxy remains the requester
-		}
-		x.setMember(c, g, i, is, m, by)
+		return m, true
 	}
-	return m
+	if is && m.Proxy {
+		by = x.askedBy(g, &m) // the first proxy remains the requester
+	}
+	x.setMember(c, g, i, is, m, by)
+	return m, false
 }
 
 // found assigns an MLID to a drafted group, and an MGID if the request leaves

@@ -242,6 +242,9 @@ func (w *testbed) run(ops []modelOp, most int, m *model, restart func() bool) (l
 		if len(w.replies) != len(batch) {
 			w.t.Fatalf("%d answers to %d requests", len(w.replies), len(batch))
 		}
+		slices.SortFunc(w.replies, func(a, b sa.Reply) int { // a join that changes nothing is answered first
+			return cmp.Compare((*ib.MAD)(a.Data).TID(), (*ib.MAD)(b.Data).TID())
+		})
 		for _, r := range w.replies {
 			list = append(list, status(r.Data))
 		}
@@ -272,6 +275,7 @@ func (w *testbed) run(ops []modelOp, most int, m *model, restart func() bool) (l
 			}
 			var q sa.Request
 			q.Data = ask(method, wire.AttrMCMemberRecord, mask, &r)
+			(*ib.MAD)(q.Data).SetTID(uint64(len(batch)))
 			q.From.LID, q.From.QP = o.from, 1
 			batch = append(batch, q)
 			if m != nil && o.kind == opJoin {

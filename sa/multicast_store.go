@@ -191,8 +191,16 @@ func (x *multicast) saveMember(c *Core, g *mcGroup, m *Member) {
 }
 
 func (x *multicast) dropMember(c *Core, g *mcGroup, m *Member) {
-	key := make([]byte, 0, memberKeyLen)
-	c.save(store.TableMembers, append(append(key, g.MGID[:]...), m.PortGID[:]...), nil)
+	c.save(store.TableMembers, memberKey(g, m), nil)
+}
+
+func memberKey(g *mcGroup, m *Member) []byte {
+	return append(append(make([]byte, 0, memberKeyLen), g.MGID[:]...), m.PortGID[:]...)
+}
+
+// isStored reports whether a group and one of its members are stored as they are.
+func (x *multicast) isStored(c *Core, g *mcGroup, m *Member) bool {
+	return c.isStored(store.TableGroups, g.MGID[:]) && c.isStored(store.TableMembers, memberKey(g, m))
 }
 
 // saveState stores the state that belongs to no group.

@@ -37,6 +37,8 @@ type Request struct {
 	Data []byte // the MAD
 	// SingleMAD: the far end cannot reassemble RMPP.
 	SingleMAD bool
+	// Asked is when it arrived; a Core copies it to the Reply.
+	Asked mad.Time
 }
 
 const (

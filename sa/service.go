@@ -127,12 +127,12 @@ func (x *services) compact() {
 // request processes a Set or Delete of a ServiceRecord.
 func (x *services) request(c *Core, q *query, m []byte) {
 	var r wire.ServiceRecord
-	st := statusInvalid
+	st, stored := statusInvalid, false
 	if r.Decode(q.data) == nil {
 		if (*ib.MAD)(m).Method() == ib.MethodDelete {
 			r, st = x.delete(c, q, r)
 		} else {
-			r, st = x.register(c, q, r)
+			r, stored, st = x.register(c, q, r)
 		}
 	}
 	if st != 0 {
@@ -142,12 +142,17 @@ func (x *services) request(c *Core, q *query, m []byte) {
 	if !q.trusted {
 		r.ServiceKey = [16]byte{}
 	}
+	if stored {
+		c.answerNow(q.req, m, wire.ServiceRecordLen, r.Put)
+		return
+	}
 	c.answer(q.req, m, wire.ServiceRecordLen, r.Put)
 }
 
-func (x *services) register(c *Core, q *query, r wire.ServiceRecord) (wire.ServiceRecord, ib.Status) {
+// register adds or replaces a service. stored reports that the store has the same one already.
+func (x *services) register(c *Core, q *query, r wire.ServiceRecord) (out wire.ServiceRecord, stored bool, st ib.Status) {
 	if !q.has(wire.ServiceCompServiceID|wire.ServiceCompServiceGID) || q.me < 0 || !mayOffer(q, &r) {
-		return r, statusInvalid
+		return r, false, statusInvalid
 	}
 	if !q.has(wire.ServiceCompServiceLease) {
 		r.ServiceLease = wire.ServiceLeaseForever
@@ -160,28 +165,28 @@ func (x *services) register(c *Core, q *query, r wire.ServiceRecord) (wire.Servi
 	mine := 0
 	switch {
 	case ok && !mayChange(q, x.all.list[i], &r):
-		return r, statusInvalid
+		return r, false, statusInvalid
 	case ok:
 		if x.all.list[i].By == s.By {
 			mine = 1
 		}
 	case len(x.all.list) >= maxServices:
-		return r, statusNoResources
+		return r, false, statusNoResources
 	}
 	if x.byPort[s.By]-mine >= maxServicesPerPort {
-		return r, statusNoResources
+		return r, false, statusNoResources
 	}
 	if !ok {
 		c.notice("service_registered", fmt.Sprintf("service %#x %q of %v, P_Key %v, registered by port %v", r.ServiceID, r.Name(), r.ServiceGID, r.ServicePKey, s.By))
 	}
 	value := serviceValue(s, c.wall)
 	if ok && bytes.Equal(value, serviceValue(x.all.list[i], c.wall)) {
-		return r, 0 // a renewal: what is stored says so already
+		return r, c.isStored(store.TableServices, serviceKey(&r)), 0 // a renewal: what is stored says so already
 	}
 	x.put(s)
 	c.save(store.TableServices, serviceKey(&r), value)
 	c.changed = true
-	return r, 0
+	return r, false, 0
 }
 
 // mayOffer checks the ServiceP_Key: the registering port must be a member of

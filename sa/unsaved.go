@@ -3,8 +3,10 @@ package sa
 import (
 	"time"
 
+	"heddle/ib"
 	"heddle/mad"
 	"heddle/store"
+	"heddle/subnet"
 )
 
 const (
@@ -91,12 +93,73 @@ func (u *unsaved) nextTimer() mad.Time {
 	return u.retry
 }
 
+// pendingKeys counts the changes of each record that are under way to the store or wait for it.
+type pendingKeys map[unsavedKey]int
+
+func (p *pendingKeys) add(o *store.Op) {
+	if *p == nil {
+		*p = pendingKeys{}
+	}
+	(*p)[keyOf(o)]++
+}
+
+func (p pendingKeys) remove(o *store.Op) {
+	k := keyOf(o)
+	if p[k]--; p[k] == 0 {
+		delete(p, k)
+	}
+}
+
+// isStored reports whether a record is stored as the core has it.
+func (c *Core) isStored(t store.Table, key []byte) bool {
+	if len(c.pending) > 0 && c.pending[unsavedKey{t, string(key)}] > 0 {
+		return false
+	}
+	if !c.mustWait() {
+		return true
+	}
+	_, failed := c.unsaved.at[unsavedKey{t, string(key)}]
+	return !failed
+}
+
+// waitingReplies counts the answers that wait for the store.
+type waitingReplies struct {
+	by map[ib.LID]int // answers to each LID
+	n  int
+}
+
+func (w *waitingReplies) add(to ib.LID) {
+	if w.by == nil {
+		w.by = map[ib.LID]int{}
+	}
+	w.by[to]++
+	w.n++
+}
+
+func (w *waitingReplies) remove(to ib.LID) {
+	if w.by[to]--; w.by[to] == 0 {
+		delete(w.by, to)
+	}
+	w.n--
+}
+
+// Waiting returns the number of answers that wait for the store. It may be called between Steps.
+func (c *Core) Waiting() int { return c.waits.n }
+
 // hiding keeps back what shows changes that are not stored, with Config.MustSave: a manager that takes
 // over does not know them, and nobody may rely on what one asker was refused.
 type hiding struct {
-	shown           *View // the last one that was published
-	view            *View // one that has changes which are not stored; nil: all is shown
-	groups, aliases bool  // they changed
+	shown           *View  // the last one that was published
+	view            *View  // one that has changes which are not stored; nil: all is shown
+	groups, aliases bool   // they changed since the last write began
+	out             routed // what is stored since this step
+}
+
+// routed are groups and aliases for the subnet manager, if they changed.
+type routed struct {
+	groups         []subnet.Group
+	aliases        []subnet.Alias
+	group, aliased bool // they changed
 }
 
 // mustWait reports whether changes are not stored that nobody may see before.
@@ -119,11 +182,36 @@ func (c *Core) publish(v *View) {
 	h.shown, c.out.Publish = v, v
 }
 
-// pass lets changes of groups and aliases out if all changes are stored, and keeps them otherwise.
-func (h *hiding) pass(out *Output, stored bool) {
+// hide ends a step with Config.MustSave. Changes of groups and aliases go out when the write has ended
+// that has all of them, also if further changes wait for the next one.
+func (c *Core) hide() {
+	h, out := &c.hiding, c.out
 	h.groups, h.aliases = h.groups || out.GroupsChanged, h.aliases || out.AliasesChanged
-	out.GroupsChanged, out.AliasesChanged = stored && h.groups, stored && h.aliases
-	if stored {
-		h.groups, h.aliases = false, false
+	now := h.out
+	h.out = routed{}
+	switch {
+	case out.PersistGen != 0: // all that changed so far is written
+		c.writing.hidden = c.takeHidden(routed{})
+	case c.writing.gen == 0 && len(c.unsaved.at) == 0:
+		now = c.takeHidden(now)
 	}
+	out.Groups, out.GroupsChanged = now.groups, now.group
+	out.Aliases, out.AliasesChanged = now.aliases, now.aliased
+}
+
+// takeHidden replaces in r what changed since the last write began.
+func (c *Core) takeHidden(r routed) routed {
+	if c.hiding.groups {
+		r.groups, r.group = c.groups.routed(), true
+	}
+	if c.hiding.aliases {
+		r.aliases, r.aliased = c.aliases.wanted(), true
+	}
+	c.hiding.groups, c.hiding.aliases = false, false
+	return r
+}
+
+// keepHidden takes back what a write had that failed, or that did not have all changes.
+func (h *hiding) keepHidden(r *routed) {
+	h.groups, h.aliases = h.groups || r.group, h.aliases || r.aliased
 }

@@ -17,15 +17,19 @@ type SACore interface {
 // SAEdge carries out the effects of an sa.Core.
 type SAEdge interface {
 	Clock
-	Store
 	Timer
+	// Save stores ops and passes sa.Persisted with gen to SA.Step when they are durable, or with
+	// the reason why none is: before it returns or later. Meanwhile the core takes other events, and
+	// requests nothing else to be stored.
+	Save(gen uint64, ops []store.Op)
 	// Published is called with a view after Shared.View has it.
 	Published(v *sa.View)
 	// Unsaved is called before any reply with the number of acknowledged changes that are not
 	// stored.
 	Unsaved(n int)
-	// Reply sends an answer. If it is lost, the requester repeats the request.
-	Reply(p *mad.Packet)
+	// Reply sends an answer to a request that arrived at asked. If it is lost, the requester repeats
+	// the request.
+	Reply(p *mad.Packet, asked mad.Time)
 	// Report sends a Report; the core repeats one that is not answered.
 	Report(p *mad.Packet)
 	Tell(list []sa.Notice)
@@ -93,7 +97,7 @@ func (s *SA) carryOut(ev sa.Event) {
 	s.core.Step(s.edge.Now(), ev, &s.out)
 	out := &s.out
 	if len(out.Persist) > 0 || out.PersistGen != 0 {
-		s.add(sa.Persisted{Gen: out.PersistGen, Err: s.edge.Apply(out.Persist)})
+		s.edge.Save(out.PersistGen, out.Persist)
 		if s.halted {
 			return
 		}
@@ -106,7 +110,7 @@ func (s *SA) carryOut(ev sa.Event) {
 	for i := range out.Replies {
 		r := &out.Replies[i]
 		s.reply = mad.Packet{Addr: r.To, LocalQP: 1, Data: r.Data}
-		s.edge.Reply(&s.reply)
+		s.edge.Reply(&s.reply, r.Asked)
 	}
 	for i := range out.Sends {
 		s.edge.Report(&out.Sends[i])

@@ -6,7 +6,7 @@
 //
 // SM, SA and VM each drive one core, and each belongs to one goroutine (lab has
 // one for all three). Shared joins them and is safe for concurrent use. Nothing
-// here blocks, unless an edge does.
+// here blocks, unless an edge does: those of SM and VM wait for the store, that of SA does not.
 package shell
 
 import (
