@@ -312,6 +312,9 @@ func (c *Core) hear(ev Heard) {
 	}
 	c.learn(s.Term)
 	if c.role == Standby {
+		if s.Active && c.nextSign.Sub(c.now) < c.cfg.Every/2 {
+			c.nextSign = c.now // the shell is awake now
+		}
 		c.standby.heard(c, &s)
 	} else if t, ok := c.echoed(&s); ok && t > c.active.third {
 		c.active.third = 0

@@ -351,6 +351,18 @@ func (f *band) pollNow() {
 	})
 }
 
+// beat looks and polls together with a sign, if that is due soon: to be woken costs an idle standby more
+// than all that it does then.
+func (f *band) beat() {
+	soon := f.p.now().Add(f.p.cfg.Rules.Every / 2)
+	if !f.look.busy && f.look.have && f.look.next < soon {
+		f.lookNow()
+	}
+	if f.poll.next < soon {
+		f.pollNow()
+	}
+}
+
 // sign sends a sign of life in band.
 func (f *band) sign(s *replica.Sign) {
 	to := f.peerLID()

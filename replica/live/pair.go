@@ -325,6 +325,7 @@ func (p *Pair) do(out *replica.Output) {
 		}
 		p.streams.sign(out.Sign)
 		p.band.sign(out.Sign)
+		p.band.beat()
 	}
 	if out.Probe {
 		p.band.probe()
