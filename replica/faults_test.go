@@ -11,11 +11,20 @@ var (
 )
 
 // fault makes one thing go wrong, or right again.
-func (w *world) fault() {
+func (w *world) fault() { w.faultOf(-1) }
+
+// faultOf makes one of a kind; -1: any.
+func (w *world) faultOf(kind int) {
 	s := w.site[w.r.IntN(2)]
 	i := w.r.IntN(2)
-	switch w.r.IntN(22) {
+	if kind < 0 {
+		kind = w.r.IntN(22)
+	}
+	switch kind {
 	case 0, 1:
+		if s == w.spared {
+			s = s.other()
+		}
 		if s.core != nil {
 			s.crash()
 		} else {
@@ -94,7 +103,7 @@ func (w *world) fault() {
 		if w.r.IntN(2) == 0 {
 			w.logf("no power")
 			for _, s := range w.site {
-				if s.core != nil {
+				if s.core != nil && s != w.spared {
 					s.crash()
 				}
 			}

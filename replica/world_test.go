@@ -30,6 +30,8 @@ type world struct {
 	port   [2]bool   // ports that are active
 	third  third     // of another vendor
 	single single    // a Heddle that is not of the pair
+	spared *site     // is not killed; nil: both may be
+	soak   *soak     // nil: clients ask for changes of one key each
 
 	acked   map[uint64]acked  // by change
 	number  map[string]uint64 // of the entry, by key
@@ -72,7 +74,8 @@ type site struct {
 	i       int
 	core    *Core
 	life    int // grows with each crash
-	disk    *journal.Memory
+	disk    journal.Store
+	times   Clock
 	wrote   map[string]bool // keys that were ever on its disk
 	boot    uint64          // the highest in a note of it
 	sync    []Command       // commands at the disk that have not begun
@@ -133,9 +136,14 @@ func (w *world) logf(format string, args ...any) {
 }
 
 func newWorld(t testing.TB, seed uint64) *world {
+	return newWorldOn(t, seed, func(w *world, _ int) journal.Store { return journal.NewMemory(1 + w.r.IntN(300)) })
+}
+
+// newWorldOn returns a world with the given disks.
+func newWorldOn(t testing.TB, seed uint64, disk func(w *world, i int) journal.Store) *world {
 	w := &world{t: t, r: rand.New(rand.NewPCG(seed, 77)), port: [2]bool{true, true}, acked: map[uint64]acked{}, number: map[string]uint64{}, now: 1e9, healthy: mad.Never}
 	for i := range 2 {
-		w.site[i] = &site{w: w, i: i, disk: journal.NewMemory(1 + w.r.IntN(300)), wrote: map[string]bool{}, sm: -1, speed: 0.953 + 0.095*w.r.Float64()}
+		w.site[i] = &site{w: w, i: i, disk: disk(w, i), wrote: map[string]bool{}, sm: -1, speed: 0.953 + 0.095*w.r.Float64()}
 	}
 	if w.r.IntN(4) == 0 {
 		fast := w.r.IntN(2)
@@ -160,6 +168,10 @@ func (s *site) start() {
 	s.w.logf("%d starts", s.i)
 	s.core = New(Defaults(ib.GUID(10+s.i), ib.GUID(11-s.i)))
 	s.zero = s.w.now
+	s.times.Start(s.clock(), int64(s.unix()))
+	if s.w.soak != nil {
+		s.w.soak.restarted(s)
+	}
 	s.doing = nil
 	s.sync, s.busy, s.stop, s.held, s.drive, s.mine, s.theirs, s.wake = nil, false, false, nil, false, nil, nil, 0
 	last, err := s.disk.Last()
@@ -269,7 +281,15 @@ func (s *site) do(out *Output) {
 				continue
 			}
 			sign := *out.Sign
-			s.other().later(w.lag(5*time.Millisecond), func() { s.other().step(Heard{Channel(ch), sign}) })
+			if sign.Active {
+				sign.Wall = s.times.At(s.clock())
+			}
+			o.later(w.lag(5*time.Millisecond), func() {
+				if o.core.role == Standby {
+					o.times.Heard(o.clock(), sign.Boot, sign.Wall)
+				}
+				o.step(Heard{Channel(ch), sign})
+			})
 		}
 	}
 	if out.Probe {
@@ -411,6 +431,10 @@ func (s *site) done(d Done) {
 	w := s.w
 	if w.history != nil {
 		w.history.answered(s, d)
+	}
+	if w.soak != nil {
+		w.soak.done(s, d, s.core.active.alone)
+		return
 	}
 	if d.Err != nil {
 		return
