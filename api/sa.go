@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"errors"
 	"net/http"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -9,6 +10,9 @@ import (
 	"heddle/access"
 	"heddle/partition"
 )
+
+// ErrNotStored: the state cannot be stored now; nothing was changed.
+var ErrNotStored = errors.New("nothing was stored")
 
 // Administration is the API's interface to the subnet administrator and the
 // partitions. Methods may be called from many goroutines.
@@ -18,7 +22,8 @@ type Administration interface {
 	// SetPartitions replaces the policy with a configuration in OpenSM's format. A
 	// configuration with an error changes nothing; name, if not empty, is its name
 	// in the error. It returns when the policy is stored and programming has
-	// begun; Partitions shows when it is complete.
+	// begun; Partitions shows when it is complete. The error is ErrNotStored if the
+	// configuration is right but cannot be stored now.
 	SetPartitions(ctx context.Context, name, config string) (Partitions, error)
 	// SAKey is the key that makes SA requests trusted.
 	SAKey() SAKey
@@ -163,6 +168,7 @@ func administration(a huma.API, b Administration) {
 		OperationID: "set-partitions", Method: http.MethodPut, Path: "/v1/partitions",
 		Summary:     "Replace the partitions",
 		Description: "The body is JSON with the whole configuration. A configuration with an error changes nothing.",
+		Errors:      []int{422, 503},
 		// The response follows when the policy is stored; the ports are written
 		// later.
 		DefaultStatus: http.StatusAccepted,
@@ -173,6 +179,9 @@ func administration(a huma.API, b Administration) {
 			before = b.Partitions().Config
 		}
 		p, err := b.SetPartitions(ctx, in.Body.Name, in.Body.Config)
+		if errors.Is(err, ErrNotStored) {
+			return nil, huma.Error503ServiceUnavailable(err.Error())
+		}
 		if err != nil {
 			return nil, huma.Error422UnprocessableEntity(err.Error())
 		}

@@ -14,6 +14,7 @@ import (
 	"heddle/fabric/slurm"
 	"heddle/partition"
 	"heddle/sm"
+	"heddle/store"
 	"heddle/store/backup"
 	"heddle/subnet"
 	"heddle/vm"
@@ -121,6 +122,9 @@ func (d *Daemon) SetPartitions(ctx context.Context, name, config string) (api.Pa
 		return api.Partitions{}, errors.New("nothing was changed: this manager is not the master of a subnet; ask the master")
 	}
 	if err := d.ApplyPartitions(ctx, p); err != nil {
+		if errors.Is(err, store.ErrUnavailable) {
+			err = fmt.Errorf("%w: %w", api.ErrNotStored, err)
+		}
 		return api.Partitions{}, err
 	}
 	st := d.fresh()

@@ -151,14 +151,19 @@ func await(t *testing.T, what string, ok func() bool) {
 // event waits until manager i has reported an event of a kind since at.
 func (p *pair) event(i int, at time.Time, kind string) {
 	p.t.Helper()
+	awaitEvent(p.t, p.addr[i], at, kind)
+}
+
+func awaitEvent(t *testing.T, addr string, at time.Time, kind string) {
+	t.Helper()
 	for end := time.Now().Add(need.Patience); ; {
 		var events []api.Event
-		getJSON(p.t, "http://"+p.addr[i]+"/v1/events", &events)
+		getJSON(t, "http://"+addr+"/v1/events", &events)
 		if slices.ContainsFunc(events, func(e api.Event) bool { return e.Kind == kind && e.Time.After(at) }) {
 			return
 		}
 		if time.Now().After(end) {
-			p.t.Fatalf("manager %d reports no event %s: %+v", i, kind, events)
+			t.Fatalf("%s reports no event %s: %+v", addr, kind, events)
 		}
 		<-time.After(askAgain)
 	}

@@ -29,7 +29,13 @@ type trio struct {
 // newTrio prepares three managers on the first three hosts.
 func newTrio(t *testing.T, b *built, sock string, more ...string) *trio {
 	t.Helper()
-	x := &trio{b: b, t: t, cluster: etcdtest.Start(t, 3), sock: sock, more: more}
+	return newTrioOn(t, b, sock, etcdtest.Start(t, 3), more...)
+}
+
+// newTrioOn is newTrio with a given cluster.
+func newTrioOn(t *testing.T, b *built, sock string, cluster *etcdtest.Cluster, more ...string) *trio {
+	t.Helper()
+	x := &trio{b: b, t: t, cluster: cluster, sock: sock, more: more}
 	first := need.Port(t, 6)
 	for i := range 3 {
 		x.peers[i], x.addr[i] = fmt.Sprintf("127.0.0.%d:%d", i+1, first+i), fmt.Sprintf("127.0.0.1:%d", first+3+i)
@@ -38,8 +44,15 @@ func newTrio(t *testing.T, b *built, sock string, more ...string) *trio {
 	return x
 }
 
-// start starts manager i.
+// start starts manager i, and waits until it serves its API.
 func (x *trio) start(i int) {
+	x.t.Helper()
+	x.prog[i] = x.run(i)
+	x.prog[i].await("serving the API", 0, upTime)
+}
+
+// run starts manager i.
+func (x *trio) run(i int) program {
 	x.t.Helper()
 	args := []string{
 		"sm", "--port", "ibsim:" + x.b.cas[i] + "@" + x.sock, "--store", "etcd://" + strings.Join(x.cluster.Endpoints(), ",") + "/trio",
@@ -47,8 +60,7 @@ func (x *trio) start(i int) {
 		"--peer", strings.Join(x.peers[:], ","), "--ha-listen", x.peers[i],
 		"--ha-dir", filepath.Join(x.b.dir, "trio", fmt.Sprintf("127.0.0.%d", i+1)),
 	}
-	x.prog[i] = start(x.t, x.b.dir, nil, heddle, append(args, x.more...)...)
-	x.prog[i].await("serving the API", 0, upTime)
+	return start(x.t, x.b.dir, nil, heddle, append(args, x.more...)...)
 }
 
 // ha is how manager i says that it stands; ok is false if it does not answer.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -352,7 +353,10 @@ func TestRestored(t *testing.T) {
 	unlessShort(t)
 	c := etcdtest.Start(t, 3)
 	o := options(c)
-	s, other := open(t, o), open(t, o)
+	s := open(t, o)
+	var log strings.Builder
+	o.Log = slog.New(slog.NewTextHandler(&log, nil))
+	other := open(t, o)
 	win(t, s, 1)
 	for i := range 20 {
 		if err := s.Apply(put(i + 1)); err != nil {
@@ -376,6 +380,9 @@ func TestRestored(t *testing.T) {
 		if st, m, err := x.Contents(); err != nil || len(st.MKeys) != 20 || m.Number != 21 {
 			t.Errorf("%d keys, %v, %v", len(st.MKeys), m, err)
 		}
+	}
+	if text := log.String(); strings.Count(text, "was a backup restored?") != 1 || !strings.Contains(text, "entry 31") {
+		t.Errorf("a follower of which etcd lacks entries says: %s", text)
 	}
 	if had := win(t, s, 1); had.Number != 21 {
 		t.Errorf("won after %v", had)

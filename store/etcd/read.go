@@ -94,6 +94,9 @@ func (s *Store) readOn(ctx context.Context) (more bool, err error) {
 		if s.claim.held() {
 			s.fork() //nolint:errcheck // the same
 		}
+		if at.rev != 0 && head.Number < at.Number { // no snapshot has taken the place of the entry
+			s.opt.Log.Error("etcd does not have the last entry that this manager has read (was a backup restored?); what etcd has counts", "had", at.Mark.String())
+		}
 		return false, errTrimmed
 	}
 	s.head = head
