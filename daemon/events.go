@@ -4,12 +4,14 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"heddle/api"
+	"heddle/incident"
 	"heddle/store/ring"
 )
 
@@ -35,18 +37,27 @@ type Events struct {
 	ring    *ring.Ring
 	manager string // Event.Manager
 
-	mu    sync.Mutex
-	queue []api.Event // not written yet; guarded by mu
-	lost  uint64      // that found no room in queue since the last batch; guarded by mu
-	busy  bool        // the goroutine runs; guarded by mu
-	idle  chan struct{}
-	kept  []api.Event // the newest that readers see, by number; guarded by mu
-	last  uint64      // number of the newest event; guarded by mu
-	count uint64      // events since the start; guarded by mu
-	more  chan struct{}
+	mu      sync.Mutex
+	queue   []entry // not written yet; guarded by mu
+	lost    uint64  // that found no room in queue since the last batch; guarded by mu
+	busy    bool    // the goroutine runs; guarded by mu
+	idle    chan struct{}
+	flush   bool        // what is held is to be released; guarded by mu
+	wake    *time.Timer // when something is due; guarded by mu
+	holding bool        // something is due later; guarded by mu
+	kept    []api.Event // the newest that readers see, by number; guarded by mu
+	last    uint64      // number of the newest event; guarded by mu
+	count   uint64      // events since the start; guarded by mu
+	more    chan struct{}
 
-	failed string      // why the ring takes nothing; owned by the goroutine that writes
-	dirty  atomic.Bool // a sync is due
+	// Owned by the goroutine that writes:
+	causes  *incident.Core
+	log     logLimit
+	lastLog *slog.Logger // of the last event that has one
+	audits  logLimit
+	failed  string // why the ring takes nothing
+
+	dirty atomic.Bool // a sync is due
 }
 
 // NewEvents returns Events in memory without any, for the daemons of one process (Config.Events).
@@ -60,18 +71,36 @@ func NewEvents() *Events {
 func OpenEvents(r *ring.Ring, manager string) *Events {
 	idle := make(chan struct{})
 	close(idle)
-	return &Events{ring: r, manager: manager, idle: idle, last: r.Last(), more: make(chan struct{})}
+	return &Events{
+		ring: r, manager: manager, idle: idle, last: r.Last(), more: make(chan struct{}), causes: incident.New(),
+		log: logLimit{most: logMost}, audits: logLimit{most: auditMost},
+	}
+}
+
+// entry is an event on its way.
+type entry struct {
+	e    api.Event
+	fact incident.Fact // where it is, for its cause
+	log  *slog.Logger  // nil: it is in the log
 }
 
 // Add numbers e and keeps it. Readers see it soon.
-func (r *Events) Add(e api.Event) {
+func (r *Events) Add(e api.Event) { r.add(&entry{e: e}) }
+
+// add is Add of an event with all that is known about it.
+func (r *Events) add(x *entry) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(r.queue) >= queuedEvents {
 		r.lost++
 		return
 	}
-	r.queue = append(r.queue, e)
+	r.queue = append(r.queue, *x)
+	r.begin()
+}
+
+// begin starts the goroutine that writes. The holder of mu calls it.
+func (r *Events) begin() {
 	if !r.busy {
 		r.busy, r.idle = true, make(chan struct{})
 		go r.write()
@@ -81,6 +110,10 @@ func (r *Events) Add(e api.Event) {
 // Flush returns when the events that were added are written, or cannot be.
 func (r *Events) Flush() {
 	r.mu.Lock()
+	if r.busy || r.holding {
+		r.flush = true
+		r.begin()
+	}
 	idle := r.idle
 	r.mu.Unlock()
 	<-idle
@@ -97,30 +130,68 @@ func (r *Events) write() {
 	for {
 		r.mu.Lock()
 		n := min(len(r.queue), batchEvents)
-		if n == 0 {
-			r.busy, r.queue = false, nil
-			close(r.idle)
+		batch, lost := r.queue[:n:n], r.lost
+		r.queue, r.lost = r.queue[n:], 0
+		release := n == 0 && r.flush
+		r.mu.Unlock()
+		if lost > 0 {
+			batch = append(batch, entry{e: note("error", "events_lost", fmt.Sprintf("%d events came faster than they could be written, and are lost", lost), nil)})
+		}
+		r.save(r.compose(batch, time.Now(), release))
+		r.mu.Lock()
+		if release {
+			r.flush = false
+		}
+		if len(r.queue) == 0 && !r.flush {
+			r.rest()
 			r.mu.Unlock()
 			return
 		}
-		batch, lost := r.queue[:n:n], r.lost
-		r.queue, r.lost = r.queue[n:], 0
 		r.mu.Unlock()
-		if lost > 0 {
-			batch = append(batch, note("error", "events_lost", fmt.Sprintf("%d events came faster than they could be written, and are lost", lost), nil))
-		}
-		r.save(batch)
 	}
+}
+
+// rest ends the goroutine until there are more events, or something is due. The holder of mu calls it.
+func (r *Events) rest() {
+	r.busy, r.queue = false, nil
+	close(r.idle)
+	due := earlier(r.causes.Due(), earlier(r.log.due(), r.audits.due()))
+	if r.holding = !due.IsZero(); !r.holding {
+		return
+	}
+	if r.wake != nil {
+		r.wake.Stop()
+	}
+	r.wake = time.AfterFunc(max(time.Until(due), 0), func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.begin()
+	})
+}
+
+// earlier is the earlier of two times; zero: never.
+func earlier(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
 }
 
 func note(level, kind, text string, attrs map[string]string) api.Event {
 	return api.Event{Time: time.Now(), Level: level, Kind: kind, Message: text, Attrs: attrs}
 }
 
-// save writes a batch and shows it to readers.
-func (r *Events) save(batch []api.Event) {
+// save writes a batch, shows it to readers, and logs it.
+func (r *Events) save(batch []entry) {
+	if len(batch) == 0 {
+		return
+	}
 	was := r.failed
-	list, err := r.append(batch)
+	events := make([]api.Event, len(batch))
+	for i := range batch {
+		events[i] = batch[i].e
+	}
+	list, err := r.append(events)
 	switch {
 	case err != nil && was == "":
 		r.failed = err.Error()
@@ -133,6 +204,13 @@ func (r *Events) save(batch []api.Event) {
 		list = append(list, again...)
 	}
 	r.show(list)
+	for i := range list {
+		log := r.lastLog
+		if i < len(batch) {
+			log = batch[i].log
+		}
+		r.tell(log, &list[i])
+	}
 }
 
 // append writes events with their numbers to the ring.

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -24,7 +25,7 @@ func openEvents(t *testing.T, dir string) *Events {
 
 func event(i int) api.Event {
 	return api.Event{
-		Time: time.Unix(int64(i), 0).UTC(), Level: []string{"info", "warn"}[i%2], Kind: []string{"link_up", "link_down", "node_gone"}[i%3],
+		Time: time.Unix(int64(i), 0).UTC(), Level: []string{"info", "warn"}[i%2], Kind: []string{"vm_up", "vm_down", "trap"}[i%3],
 		Message: fmt.Sprint("event ", i), Attrs: map[string]string{"node": fmt.Sprint("node ", i%5), "port": "1"},
 	}
 }
@@ -92,8 +93,8 @@ func TestEventsLast(t *testing.T) {
 			{Limit: 10, After: 17},
 			{Limit: 10, Before: 3000},
 			{Limit: 10, Before: 4300},
-			{Limit: 300, After: 3000, Kinds: []string{"link_*"}, Level: "warn"},
-			{Limit: 30, Kinds: []string{"node_gone", "none"}, Node: "NODE 4"},
+			{Limit: 300, After: 3000, Kinds: []string{"vm_*"}, Level: "warn"},
+			{Limit: 30, Kinds: []string{"trap", "none"}, Node: "NODE 4"},
 			{Limit: 3, Since: time.Unix(4000, 0)},
 			{Cause: 1234, Limit: 5},
 			{Limit: 5, Node: "nobody"},
@@ -183,7 +184,7 @@ func TestEventsWithoutDisk(t *testing.T) {
 	add(40)
 	kinds := func() (n int, list []string) {
 		for _, e := range follow(t, r, 0) {
-			if e.Kind[:6] == "events" {
+			if strings.HasPrefix(e.Kind, "events") {
 				list = append(list, e.Kind)
 			}
 			n++

@@ -4,11 +4,13 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strconv"
 	"sync/atomic"
 	"time"
 
 	"heddle/api"
 	"heddle/api/show"
+	"heddle/incident"
 	"heddle/perf"
 	"heddle/perf/findings"
 	"heddle/subnet"
@@ -66,7 +68,24 @@ func (d *Daemon) tellFinding(kind string, f *findings.Finding) {
 	if kind == kindOpened && f.Severity > findings.Info {
 		level = slog.LevelWarn
 	}
-	d.note(level, kind, show.FindingText(f), map[string]string{"rule": f.Rule, "severity": f.Severity.String()})
+	at := incident.Fact{Subject: "finding " + strconv.FormatUint(f.ID, 10)}
+	attrs := map[string]string{"rule": f.Rule, "severity": f.Severity.String(), "finding": strconv.FormatUint(f.ID, 10)}
+	if len(f.Ends) > 0 {
+		x := &f.Ends[0]
+		at.Node, at.NodeDesc, at.Port = x.GUID, x.Desc, int(x.Port)
+		attrs["node"], attrs["node_guid"] = x.Desc, x.GUID.String()
+		if x.Port > 0 {
+			attrs["port"] = strconv.Itoa(int(x.Port))
+		} else {
+			at.Port = -1
+		}
+	}
+	if len(f.Ends) == 2 {
+		y := &f.Ends[1]
+		at.Peer, at.PeerDesc, at.PeerPort = y.GUID, y.Desc, int(y.Port)
+		attrs["peer_node"], attrs["peer_node_guid"] = y.Desc, y.GUID.String()
+	}
+	d.noteAt(level, kind, show.FindingText(f), attrs, &at)
 }
 
 // outdatedAfter is after how many periods without a new round the last one shows nothing any more.

@@ -10,6 +10,7 @@ import (
 
 	"heddle/api"
 	"heddle/api/show"
+	"heddle/incident"
 	"heddle/sm"
 )
 
@@ -22,25 +23,35 @@ func (d *Daemon) tell(n *sm.Notice) {
 	if n.Repair != nil {
 		d.repairs.add(n.Repair, time.Now())
 	}
-	d.note(levels[n.Level], n.Kind.String(), text, attrs)
+	d.noteAt(levels[n.Level], n.Kind.String(), text, attrs, &incident.Fact{
+		Node: n.Where.Node, NodeDesc: n.Where.Desc, Port: n.Where.Port, Peer: n.Peer.Node, PeerDesc: n.Peer.Desc, PeerPort: n.Peer.Port,
+		Snap: d.Snapshot(),
+	})
 }
 
 var levels = [...]slog.Level{sm.Debug: slog.LevelDebug, sm.Info: slog.LevelInfo, sm.Warn: slog.LevelWarn, sm.Error: slog.LevelError}
 
-// note logs a fact and, from level info up, adds it to the events.
+// note adds a fact to the events, which log it. One below level info is logged alone.
 func (d *Daemon) note(level slog.Level, kind, text string, attrs map[string]string) {
-	if d.log.Enabled(context.Background(), level) {
-		list := make([]slog.Attr, 0, len(attrs)+1)
-		list = append(list, slog.String("kind", kind))
-		for _, k := range slices.Sorted(maps.Keys(attrs)) {
-			list = append(list, slog.String(k, attrs[k]))
-		}
-		d.log.LogAttrs(context.Background(), level, text, list...)
-	}
-	if level < slog.LevelInfo {
+	d.noteAt(level, kind, text, attrs, &incident.Fact{})
+}
+
+// noteAt is note of a fact with a place.
+func (d *Daemon) noteAt(level slog.Level, kind, text string, attrs map[string]string, at *incident.Fact) {
+	if level >= slog.LevelInfo {
+		d.events.add(&entry{
+			e:    api.Event{Time: time.Now(), Level: strings.ToLower(level.String()), Kind: kind, Message: text, Attrs: attrs},
+			fact: *at, log: d.log,
+		})
 		return
 	}
-	d.events.Add(api.Event{
-		Time: time.Now(), Level: strings.ToLower(level.String()), Kind: kind, Message: text, Attrs: attrs,
-	})
+	if !d.log.Enabled(context.Background(), level) {
+		return
+	}
+	list := make([]slog.Attr, 0, len(attrs)+1)
+	list = append(list, slog.String("kind", kind))
+	for _, k := range slices.Sorted(maps.Keys(attrs)) {
+		list = append(list, slog.String(k, attrs[k]))
+	}
+	d.log.LogAttrs(context.Background(), level, text, list...)
 }
