@@ -55,6 +55,10 @@ func (f *fake) Repairs() []Repair { return nil }
 func (f *fake) Drawing() Drawing  { return Drawing{} }
 func (f *fake) Use() Use          { return Use{} }
 func (f *fake) Rails() Rails      { return Rails{} }
+func (f *fake) CheckCabling(name, plan string, partial bool) (Cabling, error) {
+	return Cabling{Findings: []CablingFault{}}, nil
+}
+
 func (f *fake) Ready() (bool, string) {
 	return f.notUp == "", "ready" + f.notUp
 }

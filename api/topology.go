@@ -24,6 +24,9 @@ type Topologies interface {
 	Netlist() (write func(io.Writer) error, generation uint64, err error)
 	// Rails says which hosts break the rail rule.
 	Rails() Rails
+	// CheckCabling compares the cables with a plan, whose text has a name for messages. With partial, cables
+	// of nodes that the plan does not name are not reported.
+	CheckCabling(name, plan string, partial bool) (Cabling, error)
 }
 
 // Rails is the body of /v1/rails.
@@ -57,6 +60,17 @@ type RailWrong struct {
 // states anew, so the number alone could stand for another subnet.
 func topologies(a huma.API, mux *router, b Topologies) {
 	own := rand.Text()[:8]
+	huma.Register(a, huma.Operation{
+		OperationID: "check-cabling", Method: http.MethodPost, Path: "/v1/cabling/check", MaxBodyBytes: maxPlan,
+		Summary:     "Compare the cables with a plan",
+		Description: "The plan is a netlist, the text of ibnetdiscover, or a CSV table. Nothing is changed or stored.",
+	}, func(_ context.Context, in *cablingInput) (*body[Cabling], error) {
+		r, err := b.CheckCabling(in.Body.Name, in.Body.Plan, in.Body.Partial)
+		if err != nil {
+			return nil, huma.Error422UnprocessableEntity(err.Error())
+		}
+		return reply(r), nil
+	})
 	huma.Get(a, "/v1/rails", func(context.Context, *struct{}) (*body[Rails], error) {
 		r := b.Rails()
 		r.Misplaced = nonNil(r.Misplaced)

@@ -11,6 +11,7 @@ import (
 
 	"heddle/api"
 	"heddle/api/show"
+	"heddle/fabric/cabling"
 	"heddle/fabric/slurm"
 	"heddle/partition"
 	"heddle/sm"
@@ -81,6 +82,18 @@ func (d *Daemon) Slurm(o slurm.Options) (*slurm.Topology, uint64, error) {
 
 func (d *Daemon) Netlist() (func(io.Writer) error, uint64, error) {
 	return show.Netlist(d.Snapshot(), time.Now())
+}
+
+// CheckCabling implements api.Backend.
+func (d *Daemon) CheckCabling(name, plan string, partial bool) (api.Cabling, error) {
+	if name == "" {
+		name = "plan"
+	}
+	p, err := cabling.Read(strings.NewReader(plan), name)
+	if err != nil {
+		return api.Cabling{}, err
+	}
+	return show.CheckCabling(p, d.Snapshot(), d.cfg.Core.Names, partial)
 }
 
 func (d *Daemon) Rails() api.Rails { return show.Rails(d.Snapshot()) }

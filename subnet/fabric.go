@@ -30,11 +30,39 @@ func (s *Snapshot) Fabric() *fabric.Fabric {
 // Speed is the speed of a lane of the port's link, as its PortInfo says. On a switch the capability
 // bits that say which field counts are those of port 0.
 func (s *Snapshot) Speed(p *Port) ib.LinkSpeed {
+	return p.Info.ActiveSpeedOf(s.capabilities(p), false)
+}
+
+// capabilities are the capability bits that count for a port: on a switch those of port 0.
+func (s *Snapshot) capabilities(p *Port) ib.CapMask {
 	mask := p.Info.CapabilityMask
 	if n := &s.Nodes[p.Node]; n.Info.NodeType == ib.NodeSwitch || mask == 0 {
 		mask = s.Ports[n.First].Info.CapabilityMask
 	}
-	return p.Info.ActiveSpeedOf(mask, false)
+	return mask
+}
+
+// Fastest is the highest speed that a port supports.
+func (s *Snapshot) Fastest(p *Port) ib.LinkSpeed {
+	best := p.Info.LinkSpeedSupported.Fastest()
+	if s.capabilities(p).Has(ib.CapIsExtendedSpeedsSupported) {
+		best = max(best, p.Info.LinkSpeedExtSupported.Fastest(), p.Info.LinkSpeedExtSupported2.Fastest())
+	}
+	return best
+}
+
+// Able is the best width and speed that both ends of the link at a port support, 0 and SpeedNone if
+// there is no link.
+func (s *Snapshot) Able(at Ref) (ib.LinkWidth, ib.LinkSpeed) {
+	p := s.Port(at)
+	if p == nil {
+		return 0, ib.SpeedNone
+	}
+	q := s.Port(p.Peer)
+	if q == nil {
+		return 0, ib.SpeedNone
+	}
+	return (p.Info.LinkWidthSupported & q.Info.LinkWidthSupported).Widest(), min(s.Fastest(p), s.Fastest(q))
 }
 
 // Moved lists the LIDs, ascending, that have another owner in the graph of s than in that of old. ok is

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"heddle/fabric"
+	"heddle/fabric/cabling"
 	"heddle/sim/live"
 )
 
@@ -39,6 +40,10 @@ func inputError(what string, err error) error {
 	var where *fabric.NetlistError
 	if errors.As(err, &where) {
 		return &exitError{2, errors.New(strings.TrimPrefix(where.Error(), "fabric: "))}
+	}
+	var line *cabling.ParseError
+	if errors.As(err, &line) {
+		return &exitError{2, errors.New(strings.TrimPrefix(line.Error(), "cabling: "))}
 	}
 	return &exitError{2, fmt.Errorf("%s: %w", what, err)}
 }

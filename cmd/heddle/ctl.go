@@ -81,7 +81,7 @@ names the channels.`
 	for _, s := range slices.Concat([]*cobra.Command{status, ctlHealth(), nodes, links, repairs, sweep, reroute}, ctlAdministration(), ctlVirtual(), []*cobra.Command{
 		ctlPerf(), ctlFindings(), ctlHotSpots(), ctlCongestion(),
 		ctlHA(), ctlEvents(),
-		ctlRails(), ctlTopology(),
+		ctlRails(), ctlTopology(), ctlCabling(),
 		ctlToken(), ctlAudit(), ctlWhoami(),
 		ctlReload(), ctlLogLevel(),
 	}) {

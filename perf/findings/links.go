@@ -325,7 +325,7 @@ func (c *Core) linkStates() {
 				Text: fmt.Sprintf("%v, both can be %v", is, can),
 			})
 		}
-		if is, can := perf.SpeedOf(s, l.i), min(fastest(s, l.i), fastest(s, l.j)); is < can {
+		if is, can := perf.SpeedOf(s, l.i), min(s.Fastest(p), s.Fastest(q)); is < can {
 			low = append(low, Evidence{
 				End: l.a, What: "LinkSpeedActive", Value: is.LaneGbps(), Limit: can.LaneGbps(),
 				Text: fmt.Sprintf("%v, both can be %v", is, can),
@@ -346,18 +346,4 @@ func (c *Core) linkStates() {
 			Evidence{End: l.a, What: "PortState", Value: float64(p.State()), Limit: float64(ib.StateActive), Text: p.State().String()},
 			Evidence{End: l.b, What: "PortState", Value: float64(q.State()), Limit: float64(ib.StateActive), Text: q.State().String()})
 	})
-}
-
-// fastest is the highest speed that port i supports.
-func fastest(s *subnet.Snapshot, i int32) ib.LinkSpeed {
-	p := s.Ports[i]
-	mask := p.Info.CapabilityMask
-	if n := &s.Nodes[p.Node]; n.SwitchIndex >= 0 || mask == 0 {
-		mask = s.Ports[n.First].Info.CapabilityMask
-	}
-	best := p.Info.LinkSpeedSupported.Fastest()
-	if mask.Has(ib.CapIsExtendedSpeedsSupported) {
-		best = max(best, p.Info.LinkSpeedExtSupported.Fastest(), p.Info.LinkSpeedExtSupported2.Fastest())
-	}
-	return best
 }
