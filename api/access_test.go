@@ -2,6 +2,9 @@ package api
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
@@ -9,6 +12,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -178,6 +182,83 @@ func TestRevokedTokenEndsStreams(t *testing.T) {
 				t.Errorf("%s: status %d", how, w.Code)
 			}
 		})
+	}
+}
+
+// TestRemovedCertificateEndsStreams: a stream of events ends when the line of its certificate is removed,
+// within a second, and when the certificate has a role that may not follow events.
+func TestRemovedCertificateEndsStreams(t *testing.T) {
+	for _, after := range []string{"", "tenant:a- CN=x", "viewer CN=other"} {
+		synctest.Test(t, func(t *testing.T) {
+			o, _ := everything(t)
+			var roles atomic.Pointer[access.Clients]
+			set := func(text string) {
+				c, err := access.ParseClients(strings.NewReader(text), "clients")
+				if err != nil {
+					t.Error(err)
+				}
+				roles.Store(c)
+			}
+			set("operator CN=x")
+			o.Clients = roles.Load
+			h := New(newFake(0), o)
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			r := httptest.NewRequest("GET", "http://127.0.0.1/v1/events/stream", nil).WithContext(ctx)
+			cert := &x509.Certificate{Subject: pkix.Name{CommonName: "x"}, NotAfter: time.Now().Add(time.Hour)}
+			r.TLS = &tls.ConnectionState{PeerCertificates: []*x509.Certificate{cert}, VerifiedChains: [][]*x509.Certificate{{cert}}}
+			ended := make(chan time.Time, 1)
+			go func() {
+				h.ServeHTTP(httptest.NewRecorder(), r)
+				ended <- time.Now()
+			}()
+			set("viewer CN=x") // that may follow events too
+			time.Sleep(10 * time.Second)
+			select {
+			case <-ended:
+				t.Fatal("the stream ended with its role")
+			default:
+			}
+			begun := time.Now()
+			set(after)
+			if took := (<-ended).Sub(begun); took > certifyTime {
+				t.Errorf("the stream ended after %v", took)
+			}
+		})
+	}
+}
+
+// TestOthersFailuresDoNotCloseReading: on loopback everybody reads, also with a token that a manager had
+// before, after others on this machine showed too many wrong ones; changes and named tokens are refused.
+func TestOthersFailuresDoNotCloseReading(t *testing.T) {
+	o, tokens := everything(t)
+	now := time.Unix(1000, 0)
+	o.Now = func() time.Time { return now }
+	h := New(newFake(0), o)
+	for range 30 {
+		ask(h, "POST", "/v1/sweep", nil, "Authorization: Bearer wrong")
+	}
+	for _, c := range []struct {
+		method, path, token string
+		want                int
+	}{
+		{"GET", "/v1/status", "an old token", 200},
+		{"POST", "/v1/sweep", "an old token", 429},
+		{"GET", "/v1/backup", "an old token", 429},
+		{"GET", "/v1/status", "heddle.viewer." + strings.Repeat("A", 43), 429},
+		{"GET", "/v1/status", tokens[access.Viewer], 200},
+	} {
+		if w := ask(h, c.method, c.path, nil, "Authorization: Bearer "+c.token); w.Code != c.want {
+			t.Errorf("%s %s with %q: %d, want %d", c.method, c.path, c.token, w.Code, c.want)
+		}
+	}
+	// The UFM calls count their own failures: neither locks the other out.
+	u := NewUFM(newFake(0), UFMOptions{User: "u", Password: "right", Now: o.Now})
+	r := httptest.NewRequest("GET", "http://127.0.0.1/ufmRest/app/ufm_version", nil)
+	r.SetBasicAuth("u", "right")
+	w := httptest.NewRecorder()
+	if u.ServeHTTP(w, r); w.Code != 200 {
+		t.Errorf("a UFM call: %d", w.Code)
 	}
 }
 

@@ -345,6 +345,7 @@ func common(a huma.API, mux *router, b Spare, o Options) {
 	auditLog(a, o.Audit)
 	controlling(a, o.Control)
 	texts(mux, b, o.HA)
+	mux.HandleFunc("GET /v1/support", support(mux, orNow(o.Now)))
 	if o.Metrics != nil {
 		mux.Handle("GET /metrics", promhttp.HandlerFor(o.Metrics, promhttp.HandlerOpts{}))
 	}

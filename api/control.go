@@ -16,6 +16,24 @@ type Controller interface {
 	// LogLevel is debug, info, warn or error.
 	LogLevel() string
 	SetLogLevel(name string) error
+	// Settings are those in force, without keys.
+	Settings() []SettingValue
+	// SetPriority changes the priority of the manager in the election of a master.
+	SetPriority(priority int) error
+	// Activate has a manager that was started inactive take part in the election.
+	Activate() error
+}
+
+// SettingValue is a setting in force.
+type SettingValue struct {
+	Setting string `json:"setting"`
+	Value   string `json:"value" doc:"of keys: set, or empty"`
+	From    string `json:"from,omitempty" doc:"where it was given; empty: it has its default"`
+	Applies string `json:"applies" enum:"live,restart" doc:"when another value applies: at a reload, or at a restart"`
+}
+
+type priorityInput struct {
+	Priority int `query:"priority" required:"true" minimum:"0" maximum:"15" doc:"the highest becomes master"`
 }
 
 // Reloaded is the answer to a reload.
@@ -58,6 +76,27 @@ func controlling(a huma.API, c Controller) {
 			changed(ctx, x.Setting+": "+x.From+" -> "+x.To+" ("+x.Applies+")")
 		}
 		return reply(r), nil
+	})
+	huma.Get(a, "/v1/settings", func(context.Context, *struct{}) (*body[[]SettingValue], error) {
+		return reply(c.Settings()), nil
+	})
+	huma.Register(a, huma.Operation{
+		OperationID: "ha-priority", Method: http.MethodPost, Path: "/v1/ha/priority",
+		Summary: "Change the priority of this manager", MaxBodyBytes: 4096,
+	}, func(_ context.Context, in *priorityInput) (*struct{}, error) {
+		if err := c.SetPriority(in.Priority); err != nil {
+			return nil, haError(err)
+		}
+		return nil, nil
+	})
+	huma.Register(a, huma.Operation{
+		OperationID: "ha-activate", Method: http.MethodPost, Path: "/v1/ha/activate",
+		Summary: "Have a manager that was started inactive take part", MaxBodyBytes: 4096,
+	}, func(context.Context, *struct{}) (*struct{}, error) {
+		if err := c.Activate(); err != nil {
+			return nil, haError(err)
+		}
+		return nil, nil
 	})
 	huma.Get(a, "/v1/loglevel", func(context.Context, *struct{}) (*body[LogLevel], error) {
 		return reply(LogLevel{c.LogLevel()}), nil

@@ -30,6 +30,10 @@ func (d *dial) SetLogLevel(name string) error {
 	return nil
 }
 
+func (d *dial) Settings() []SettingValue { return []SettingValue{{Setting: "priority", Value: "7"}} }
+func (d *dial) SetPriority(int) error    { return d.wrong }
+func (d *dial) Activate() error          { return d.wrong }
+
 // TestControl: a reload says what changed, an error of it is the client's to read, and the audit log has
 // the settings that changed.
 func TestControl(t *testing.T) {

@@ -131,9 +131,9 @@ func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	head.Set("X-Content-Type-Options", "nosniff")
 	head.Set("Referrer-Policy", "no-referrer")
 	ctx := context.WithValue(r.Context(), callerKey{}, c)
-	if c.Token != "" {
+	if c.Token != "" || strings.HasPrefix(c.Name, "cert:") {
 		var stop context.CancelFunc
-		ctx, stop = g.whileValid(ctx, r, c.Token)
+		ctx, stop = g.whileValid(ctx, r, &c, row)
 		defer stop()
 	}
 	g.audited(w, r.WithContext(ctx), &c, row)
@@ -144,7 +144,7 @@ func (g *guard) denied(r *http.Request, row *Route, c *access.Caller, wrong erro
 	// On loopback everybody reads, also who shows a token that a manager had before.
 	reads := row != nil && c.Role.May(row.Least)
 	switch {
-	case errors.Is(wrong, errLimited):
+	case errors.Is(wrong, errLimited) && !(reads && errors.Is(wrong, errWrongToken)):
 		return http.StatusTooManyRequests, wrong.Error()
 	case errors.Is(wrong, access.ErrUnknownToken), errors.Is(wrong, access.ErrExpired), errors.Is(wrong, errNoRole):
 		return http.StatusUnauthorized, wrong.Error()
@@ -201,6 +201,12 @@ var (
 	errNoRole     = errors.New("the subject of this client certificate has no role: add it to the file of --api-clients")
 )
 
+// limitedError is errLimited for a credential that is not accepted anyway.
+type limitedError struct{ why error }
+
+func (e limitedError) Error() string   { return errLimited.Error() }
+func (e limitedError) Unwrap() []error { return []error{errLimited, e.why} }
+
 // caller is who makes a request. With an error it showed a credential that is not accepted, and is as
 // good as one who showed none.
 func (g *guard) caller(r *http.Request, now time.Time) (access.Caller, error) {
@@ -254,7 +260,7 @@ func (g *guard) bearer(r *http.Request, text string, now time.Time) (access.Call
 		err = errWrongToken
 	}
 	if limited {
-		err = errLimited
+		err = limitedError{err}
 	}
 	return access.Caller{}, err
 }
@@ -280,13 +286,19 @@ func same(got, want string) bool {
 	return subtle.ConstantTimeCompare(a[:], b[:]) == 1
 }
 
-// whileValid ends a request when its token is revoked or expires: event streams have no other end.
-func (g *guard) whileValid(ctx context.Context, r *http.Request, name string) (context.Context, context.CancelFunc) {
+// whileValid ends a request when its token is revoked or expires, or its certificate has another role:
+// event streams have no other end.
+func (g *guard) whileValid(ctx context.Context, r *http.Request, c *access.Caller, row *Route) (context.Context, context.CancelFunc) {
+	name := c.Token
 	if writes(r.Method) || !strings.Contains(r.URL.Path, "/stream") && !strings.Contains(r.URL.Path, ":changes") {
 		return ctx, func() {} // it ends by itself
 	}
 	text := strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")
 	ctx, cancel := context.WithCancel(ctx)
+	if name == "" {
+		go g.whileCertified(ctx, cancel, r, row)
+		return ctx, cancel
+	}
 	go func() {
 		defer cancel()
 		for {
@@ -310,6 +322,27 @@ func (g *guard) whileValid(ctx context.Context, r *http.Request, name string) (c
 		}
 	}()
 	return ctx, cancel
+}
+
+// certifyTime is how often it is looked whether the certificate of a stream still has its role: the file
+// of roles tells nobody when it changes.
+const certifyTime = time.Second
+
+// whileCertified cancels a request when its certificate may not make it any more.
+func (g *guard) whileCertified(ctx context.Context, cancel context.CancelFunc, r *http.Request, row *Route) {
+	defer cancel()
+	for tick := time.NewTicker(certifyTime); ; {
+		select {
+		case <-tick.C:
+			if c, err := g.certified(r, g.o.Now()); err != nil || !row.allows(c.Role) {
+				tick.Stop()
+				return
+			}
+		case <-ctx.Done():
+			tick.Stop()
+			return
+		}
+	}
 }
 
 // client names the address of a client for the limit of failures. An IPv6 host has a whole /64.

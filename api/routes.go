@@ -110,6 +110,10 @@ var routes = []Route{
 	{Method: http.MethodDelete, Path: "/v1/tokens/{name}", Least: access.Admin},
 	{Method: http.MethodGet, Path: "/v1/audit", Least: access.Admin},
 	{Method: http.MethodPost, Path: "/v1/reload", Least: access.Admin},
+	{Method: http.MethodGet, Path: "/v1/settings", Least: access.Admin},
+	{Method: http.MethodGet, Path: "/v1/support", Least: access.Admin, Keys: true}, // it has none, but all else
+	{Method: http.MethodPost, Path: "/v1/ha/priority", Least: access.Operator},
+	{Method: http.MethodPost, Path: "/v1/ha/activate", Least: access.Operator},
 	{Method: http.MethodGet, Path: "/v1/loglevel", Least: access.Viewer},
 	{Method: http.MethodPut, Path: "/v1/loglevel", Least: access.Operator},
 	{Method: http.MethodGet, Path: "/v1/whoami", Least: access.Viewer, Tenant: ownThings},

@@ -21,6 +21,9 @@ type Settings struct {
 	Congestion *congestion.Mode
 }
 
+// ConfigureCore changes settings of the subnet manager's core alone, but for those of routing.
+func (d *Daemon) ConfigureCore(core sm.Config) { d.shared.ConfigureSM(core, false) }
+
 // Configure changes settings of the running manager. It returns at once; the loops take them up in
 // their next steps.
 func (d *Daemon) Configure(s *Settings) {

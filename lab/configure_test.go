@@ -11,6 +11,7 @@ import (
 	"heddle/route/engine/updn"
 	"heddle/sa"
 	"heddle/sm"
+	"heddle/subnet"
 )
 
 // configure changes settings of a running manager.
@@ -165,5 +166,36 @@ func TestPriorityLive(t *testing.T) {
 		if lids[n] != l {
 			t.Errorf("the LID of port %v was %v, is %v", n, lids[n], l)
 		}
+	}
+}
+
+// TestInactive: a manager that is started inactive writes nothing and takes part in no election, answers
+// as NotActive, and becomes master when it is made active.
+func TestInactive(t *testing.T) {
+	c, err := NewCluster(gen(t, "xgft", "2", "4,4", "1,4"), timed(3))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := TrialConfig()
+	cfg.Inactive, cfg.Priority = true, 15
+	m, err := c.Start(cas(c.Fabric)[0], cfg, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Run(time.Minute)
+	if m.State() != subnet.NotActive || m.Sent > 0 || len(activePorts(c)) > 0 {
+		t.Fatalf("%v, %d packets sent", m.State(), m.Sent)
+	}
+	other, err := c.Start(cas(c.Fabric)[5], TrialConfig(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mustSettle(t, c, other, time.Minute)
+	if m.Writes > 0 || other.State() != subnet.Master {
+		t.Fatalf("%d writes, the other one is %v", m.Writes, other.State())
+	}
+	m.configure(false, func(c *sm.Config) { c.Inactive = false })
+	if now, err := oneMaster(c, time.Minute, m, other); err != nil || now != m {
+		t.Fatalf("it is not master with the higher priority: %v\n%s", err, tail(m))
 	}
 }

@@ -152,7 +152,7 @@ var serviceOptions = []Option{
 	{Name: "max_msg_fifo_timeout", kind: number32, Default: "10000", Verdict: Needless, Means: "a request that finds the queue full is answered BUSY at once (--sa-queue)"},
 	{Name: "single_thread", kind: boolean, Default: "FALSE", Verdict: Needless, Means: "answers do not depend on the number of workers"},
 	{Name: "daemon", kind: boolean, Default: "FALSE", Verdict: Needless, Means: "the service manager runs heddle"},
-	{Name: "sm_inactive", kind: boolean, Default: "FALSE", Verdict: Lost, Means: "Heddle takes part in the election from its start; with priority 0 it stays standby beside another manager"},
+	{Name: "sm_inactive", kind: boolean, Default: "FALSE", Setting: "inactive"},
 	{Name: "babbling_port_policy", kind: boolean, Default: "FALSE", Verdict: Needless, Means: "links that keep failing are always held down for a while (--damp-failures, --damp-quiet), and come back"},
 	{Name: "drop_event_subscriptions", kind: boolean, Default: "FALSE", Setting: "drop-event-subscriptions-after", Means: "TRUE as 1s; FALSE as Heddle's default, after which a host that returns is asked to subscribe again", take: takeDropSubscriptions},
 	{Name: "ipoib_mcgroup_creation_validation", kind: boolean, Default: "TRUE", Verdict: Needless, Means: "always checked"},

@@ -39,6 +39,11 @@ var subnetTable = []Setting{
 		value:   number[uint8]{at: func(c *Config) *uint8 { return &c.SM.Priority }, max: 15},
 	},
 	{
+		Name: "inactive", Group: Subnet, Since: v020, OpenSM: "sm_inactive", Commands: []string{"sm", "up"},
+		Meaning: "take no part in the election of a master, and leave the subnet alone, until 'heddle ctl ha activate' or until the master makes this manager a standby",
+		value:   boolean{func(c *Config) *bool { return &c.SM.Inactive }},
+	},
+	{
 		Name: "claim-wait", Group: Subnet, Arg: "TIME", Since: v020,
 		Meaning: "at startup, how long to wait for another manager to release the port",
 		value:   span{at: func(c *Config) *time.Duration { return &c.ClaimWait }, zero: "not at all"},

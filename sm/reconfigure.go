@@ -20,6 +20,10 @@ func (c *Core) reconfigure(ev Configure) {
 	if c.stopping || !c.started {
 		return
 	}
+	if ch.Activate && c.State == subnet.NotActive {
+		c.mastership.Discover("made active")
+		return
+	}
 	if ch.Polls {
 		c.mastership.PollNow()
 	}

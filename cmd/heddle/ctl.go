@@ -3,6 +3,8 @@ package main
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -83,7 +85,7 @@ names the channels.`
 		ctlHA(), ctlEvents(),
 		ctlRails(), ctlTopology(), ctlCabling(),
 		ctlToken(), ctlAudit(), ctlWhoami(),
-		ctlReload(), ctlLogLevel(),
+		ctlReload(), ctlLogLevel(), ctlSupport(),
 	}) {
 		c.AddCommand(s)
 	}
@@ -124,14 +126,23 @@ func ctlCommandTo(name, short, method string, path func() string, show func(io.W
 
 // ctlOptions are the common flags of ctl's commands.
 type ctlOptions struct {
+	place
+	asJSON bool
+}
+
+// place is where the API of a manager is, and how to get in.
+type place struct {
 	addr, tokenFile string
-	asJSON          bool
+	ca, cert, key   string // files, for https
 }
 
 // registerPlace adds the flags of where the manager is.
 func (o *ctlOptions) registerPlace(c *cobra.Command) {
-	c.Flags().StringVar(&o.addr, "api", "", "`ADDR` of the manager's API: HOST:PORT, or unix:PATH (default: that of this user's last started daemon, otherwise "+defaultAPI+")")
+	c.Flags().StringVar(&o.addr, "api", "", "`ADDR` of the manager's API: HOST:PORT, https://HOST:PORT or unix:PATH (default: that of this user's last started daemon, otherwise "+defaultAPI+")")
 	c.Flags().StringVar(&o.tokenFile, "token-file", "", "`FILE` with the token (default: that of this user's daemon)")
+	c.Flags().StringVar(&o.ca, "ca", "", "https: `FILE` with the certificate of the authority of the manager's (default: those of this machine)")
+	c.Flags().StringVar(&o.cert, "cert", "", "https: `FILE` with a client certificate, which has a role (--api-clients)")
+	c.Flags().StringVar(&o.key, "key", "", "https: `FILE` with its key")
 }
 
 func (o *ctlOptions) register(c *cobra.Command) {
@@ -142,7 +153,7 @@ func (o *ctlOptions) register(c *cobra.Command) {
 // ask makes a request and shows its response. A body that is not nil is sent as
 // JSON.
 func (o *ctlOptions) ask(cmd *cobra.Command, method, path string, body any, show func(io.Writer, []byte) error) error {
-	answer, err := call(cmd.Context(), o.addr, o.tokenFile, method, path, body)
+	answer, err := o.call(cmd.Context(), method, path, body)
 	if err != nil {
 		return err
 	}
@@ -163,8 +174,19 @@ type located struct {
 
 // locate finds the API at an address, or without one that of this user's daemon, and the
 // token that permits changes, if this user may read it.
-func locate(addr, tokenFile string) (m located, err error) {
-	found := ""
+func (o *place) locate() (m located, err error) {
+	addr, found := o.addr, ""
+	host, secure := strings.CutPrefix(addr, "https://")
+	if secure {
+		m = located{addr: addr, base: "https://" + strings.TrimSuffix(host, "/"), transport: &http.Transport{}}
+		if m.transport.TLSClientConfig, err = o.tls(); err == nil && o.tokenFile != "" { // none is found for another machine
+			m.token, err = readToken("", o.tokenFile)
+		}
+		return m, err
+	}
+	if o.ca != "" || o.cert != "" || o.key != "" {
+		return m, usagef("--ca, --cert and --key are for --api https://HOST:PORT")
+	}
 	if addr == "" {
 		if addr, found, err = findAPI(); err != nil {
 			return m, err
@@ -180,14 +202,39 @@ func locate(addr, tokenFile string) (m located, err error) {
 	if found == "" {
 		found = tokenPath(addr)
 	}
-	m.token, err = readToken(found, tokenFile)
+	m.token, err = readToken(found, o.tokenFile)
 	return m, err
+}
+
+// tls is the configuration of a client.
+func (o *place) tls() (*tls.Config, error) {
+	c := &tls.Config{MinVersion: tls.VersionTLS12}
+	if o.ca != "" {
+		b, err := os.ReadFile(o.ca)
+		if err != nil {
+			return nil, fmt.Errorf("--ca: %w", err)
+		}
+		if c.RootCAs = x509.NewCertPool(); !c.RootCAs.AppendCertsFromPEM(b) {
+			return nil, usagef("--ca %s: it has no certificate in PEM", o.ca)
+		}
+	}
+	if (o.cert == "") != (o.key == "") {
+		return nil, usagef("give both --cert and --key")
+	}
+	if o.cert != "" {
+		pair, err := tls.LoadX509KeyPair(o.cert, o.key)
+		if err != nil {
+			return nil, fmt.Errorf("--cert, --key: %w", err)
+		}
+		c.Certificates = []tls.Certificate{pair}
+	}
+	return c, nil
 }
 
 // call makes one request of the API and returns the body of a successful
 // response.
-func call(ctx context.Context, addr, tokenFile, method, path string, body any) ([]byte, error) {
-	m, err := locate(addr, tokenFile)
+func (o *place) call(ctx context.Context, method, path string, body any) ([]byte, error) {
+	m, err := o.locate()
 	if err != nil {
 		return nil, err
 	}

@@ -116,7 +116,7 @@ func saveBackup(path string, r io.Reader, told io.Writer) error {
 
 // stream makes a request whose response may be long.
 func (o *ctlOptions) stream(ctx context.Context, path string, read func(io.Reader) error) error {
-	m, err := locate(o.addr, o.tokenFile)
+	m, err := o.locate()
 	if err != nil {
 		return err
 	}

@@ -72,7 +72,7 @@ type evacuee struct {
 }
 
 func (e *evacuation) ask(ctx context.Context, path string, out any) error {
-	answer, err := call(ctx, e.o.addr, e.o.tokenFile, http.MethodGet, path, nil)
+	answer, err := e.o.call(ctx, http.MethodGet, path, nil)
 	if err != nil {
 		return err
 	}
@@ -257,7 +257,7 @@ func (e *evacuation) migrate(ctx context.Context, s evacuee) (*api.VM, error) {
 	}
 	if err = f.follow(ctx, nil); errors.Is(err, errNoDriver) {
 		path, _ := e.o.path(s.Name, "/rollback", nil) // as for migrate
-		_, back := call(ctx, e.o.addr, e.o.tokenFile, http.MethodPost, path, nil)
+		_, back := e.o.call(ctx, http.MethodPost, path, nil)
 		err = errors.Join(fmt.Errorf("%s stays: %w", s.Name, err), back)
 	}
 	return &f.last, err

@@ -146,7 +146,7 @@ func (f *ctlEventFlags) page(cmd *cobra.Command, q *api.EventsQuery, limit int) 
 	} else if q.After == 0 && f.since != "" {
 		v.Set("since", "1970-01-01T00:00:00Z") // from the first one on
 	}
-	b, err := call(cmd.Context(), f.addr, f.tokenFile, http.MethodGet, "/v1/events?"+v.Encode(), nil)
+	b, err := f.call(cmd.Context(), http.MethodGet, "/v1/events?"+v.Encode(), nil)
 	if err != nil {
 		return nil, err
 	}
@@ -156,7 +156,7 @@ func (f *ctlEventFlags) page(cmd *cobra.Command, q *api.EventsQuery, limit int) 
 // stream shows events as they come, until the stream ends. An error is one that trying again does not
 // change.
 func (f *ctlEventFlags) stream(cmd *cobra.Command, q *api.EventsQuery, last *uint64) error {
-	m, err := locate(f.addr, f.tokenFile)
+	m, err := f.locate()
 	if err != nil {
 		return err
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strconv"
 	"text/tabwriter"
 	"time"
 
@@ -44,9 +45,40 @@ acknowledged alone is lost then, unless its disk comes back (heddle ctl ha forks
 Without --stale the command only says which of the two this manager is.`
 	takeover.Flags().BoolVar(&stale, "stale", false, "even if changes that the partner acknowledged are lost")
 	forks := ctlCommand("forks", "Changes that were put aside, because the partner's took their place", http.MethodGet, "/v1/ha/forks", printForks)
-	for _, s := range []*cobra.Command{status, handover, takeover, forks, ctlHACerts()} {
+	activate := ctlCommand("activate", "Have a manager that was started with --inactive take part", http.MethodPost, "/v1/ha/activate", func(w io.Writer, _ []byte) error {
+		_, err := fmt.Fprintln(w, "this manager takes part in the election of a master")
+		return err
+	})
+	for _, s := range []*cobra.Command{status, handover, takeover, forks, ctlHACerts(), activate, ctlHAPriority()} {
 		c.AddCommand(s)
 	}
+	return c
+}
+
+func ctlHAPriority() *cobra.Command {
+	var o ctlOptions
+	c := &cobra.Command{
+		Use:   "priority N",
+		Short: "Change the priority of a running manager, 0 to 15",
+		Long: `Changes the priority by which managers settle who is master, until a restart or a
+reload. A standby whose priority is raised above the master's tells the master at
+once, which hands the subnet over; a master whose priority is lowered looks for a
+standby that now ranks above it. No LID moves. It works beside managers of others.
+The two of a pair settle who is active between themselves: see handover.`,
+		Example: "  heddle ctl ha priority 15",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			n, err := strconv.ParseUint(args[0], 10, 8)
+			if err != nil || n > 15 {
+				return usagef("priority %q: want a whole number from 0 to 15", args[0])
+			}
+			return o.ask(cmd, http.MethodPost, fmt.Sprintf("/v1/ha/priority?priority=%d", n), nil, func(w io.Writer, _ []byte) error {
+				_, err := fmt.Fprintf(w, "the priority is %d; 'heddle ctl status' shows who is master\n", n)
+				return err
+			})
+		},
+	}
+	o.register(c)
 	return c
 }
 

@@ -93,7 +93,7 @@ type follower struct {
 func (o *vmOptions) follower(name string) *follower { return &follower{o: o, name: name} }
 
 func (f *follower) get(ctx context.Context) (v api.VM, err error) {
-	answer, err := call(ctx, f.o.addr, f.o.tokenFile, http.MethodGet, "/v1/vms/"+url.PathEscape(f.name), nil)
+	answer, err := f.o.call(ctx, http.MethodGet, "/v1/vms/"+url.PathEscape(f.name), nil)
 	if err == nil {
 		err = json.Unmarshal(answer, &v)
 	}
@@ -109,7 +109,7 @@ func (f *follower) begin(ctx context.Context, path string, t api.VMTarget) error
 	if old.Migration != nil {
 		f.before = old.Migration.Started
 	}
-	answer, err := call(ctx, f.o.addr, f.o.tokenFile, http.MethodPost, path, t)
+	answer, err := f.o.call(ctx, http.MethodPost, path, t)
 	if err != nil {
 		return err
 	}

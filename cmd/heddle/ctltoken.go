@@ -202,7 +202,7 @@ func printAudit(cmd *cobra.Command, o *ctlOptions, since time.Time, after uint64
 		if !since.IsZero() {
 			q.Set("since", since.UTC().Format(time.RFC3339Nano))
 		}
-		b, err := call(cmd.Context(), o.addr, o.tokenFile, http.MethodGet, "/v1/audit?"+q.Encode(), nil)
+		b, err := o.call(cmd.Context(), http.MethodGet, "/v1/audit?"+q.Encode(), nil)
 		if err != nil {
 			return err
 		}

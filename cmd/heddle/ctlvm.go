@@ -298,7 +298,7 @@ func vmList() *cobra.Command {
 				}
 			}
 			for {
-				answer, err := call(cmd.Context(), o.addr, o.tokenFile, http.MethodGet, "/v1/vms?"+q.Encode(), nil)
+				answer, err := o.call(cmd.Context(), http.MethodGet, "/v1/vms?"+q.Encode(), nil)
 				if err != nil {
 					return err
 				}

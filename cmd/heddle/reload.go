@@ -9,6 +9,7 @@ import (
 	"os/signal"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -121,6 +122,7 @@ func (r *running) Reload(ctx context.Context) (out api.Reloaded, err error) {
 	if err != nil {
 		return out, err
 	}
+	c.core.Inactive, c.settings.Core.Inactive = was.Inactive, was.Inactive // it may have been activated
 	d := r.p.Daemon()
 	if d != nil && c.partitions != nil {
 		if err := d.ApplyPartitions(ctx, c.partitions); err != nil {
@@ -199,6 +201,62 @@ func (r *running) follow(ctx context.Context, p *process.Process) *service {
 	svc := newService(os.Getenv, os.Getpid(), r.log)
 	r.onHangup(ctx, svc)
 	return svc
+}
+
+// Settings implements api.Controller, as do the methods below.
+func (r *running) Settings() (list []api.SettingValue) {
+	f, _ := r.now()
+	for _, s := range settings.Of(r.cmd.Name()) {
+		x := api.SettingValue{Setting: s.Name, Value: f.Text(s.Name), Applies: s.Applies()}
+		if s.Secret {
+			if x.Value = ""; f.Given(s.Name) {
+				x.Value = "set"
+			}
+		}
+		if f.Given(s.Name) {
+			x.From = f.From(s.Name)
+		}
+		list = append(list, x)
+	}
+	return list
+}
+
+func (r *running) SetPriority(priority int) error {
+	r.turn.Lock()
+	defer r.turn.Unlock()
+	f, core := r.now()
+	if f.HA.Peer != "" && f.Etcd.Store == "" {
+		return errors.New("the two of a pair settle between themselves who is active, not by priority: use handover")
+	}
+	f = smFlags{f.Values.Clone()}
+	if err := f.Set("priority", strconv.Itoa(priority), "ctl ha priority"); err != nil {
+		return err
+	}
+	core.Priority = f.SM.Priority
+	r.take(f, core)
+	return nil
+}
+
+func (r *running) Activate() error {
+	r.turn.Lock()
+	defer r.turn.Unlock()
+	f, core := r.now()
+	if !core.Inactive {
+		return errors.New("this manager is not inactive")
+	}
+	core.Inactive = false // for a later mandate too
+	r.take(f, core)
+	return nil
+}
+
+// take has settings of the subnet manager's core in force.
+func (r *running) take(f smFlags, core sm.Config) {
+	r.mu.Lock()
+	r.f, r.core = f, core
+	r.mu.Unlock()
+	if d := r.p.Daemon(); d != nil {
+		d.ConfigureCore(core)
+	}
 }
 
 // onHangup reads settings and files again on each SIGHUP until ctx ends.

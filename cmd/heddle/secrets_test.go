@@ -1,7 +1,9 @@
 package main
 
 import (
+	"archive/tar"
 	"bytes"
+	"compress/gzip"
 	"context"
 	"errors"
 	"fmt"
@@ -206,7 +208,7 @@ func TestSecretsStay(t *testing.T) {
 	for _, c := range allCommands(newCtl()) {
 		words := strings.Fields(c.CommandPath())[1:]
 		name := strings.Join(words, " ")
-		if !c.Runnable() || name == "sa-key" || name == "backup" || strings.HasPrefix(name, "ha certs") {
+		if !c.Runnable() || name == "sa-key" || name == "backup" || name == "support" || strings.HasPrefix(name, "ha certs") {
 			continue
 		}
 		for _, more := range [][]string{nil, {"--json"}, {"nosuch"}} {
@@ -216,6 +218,13 @@ func TestSecretsStay(t *testing.T) {
 	}
 	if text, err := ctl("audit"); err != nil || !strings.Contains(text, "token:planted") || !strings.Contains(text, "GET /v1/backup") {
 		t.Errorf("the audit log: %v\n%s", err, text)
+	}
+	bundle := filepath.Join(dir, "bundle.tar.gz")
+	if text, err := ctl("support", "--seconds", "1", "--out", bundle); err != nil {
+		t.Fatal(err, text)
+	}
+	for name, content := range untar(t, bundle) {
+		clean("the support bundle's "+name, content)
 	}
 	clean("the log", log.String())
 	clean("standard output", out.String())
@@ -232,6 +241,53 @@ func TestSecretsStay(t *testing.T) {
 	if looked < 100_000 {
 		t.Errorf("only %d bytes were searched", looked)
 	}
+}
+
+// untar reads a support bundle, with profiles unpacked. What it is to have is there.
+func untar(t *testing.T, file string) map[string]string {
+	t.Helper()
+	in, err := os.Open(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
+	if st, err := in.Stat(); err != nil || st.Mode().Perm() != 0o600 {
+		t.Errorf("the bundle has mode %v: %v", st.Mode(), err)
+	}
+	z, err := gzip.NewReader(in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := map[string]string{}
+	for r := tar.NewReader(z); ; {
+		h, err := r.Next()
+		if err == io.EOF {
+			break
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		var from io.Reader = r
+		if strings.HasSuffix(h.Name, ".pprof") {
+			if from, err = gzip.NewReader(r); err != nil {
+				t.Fatal(err)
+			}
+		}
+		b, err := io.ReadAll(from)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files[strings.TrimPrefix(h.Name, "heddle-support/")] = string(b)
+	}
+	for name, want := range map[string]string{
+		"status.json": `"subnet_up":true`, "settings.json": `"setting":"m-key","value":"set"`, "sweeps.json": `"kind":"sweep_end"`, "events.json": `"kind":"subnet_up"`,
+		"audit.json": "token:planted", "topology.ibnetdiscover": "Topology file: generated", "metrics.txt": "heddle_", "goroutines.txt": "goroutine profile",
+		"heap.pprof": "inuse_space", "trace.out": "go 1.", "version.txt": "", "repairs.json": "[", "findings.json": "",
+	} {
+		if text, ok := files[name]; !ok && name != "findings.json" || !strings.Contains(text, want) {
+			t.Errorf("the bundle's %s has no %q: %.200s; %s", name, want, text, files["errors.txt"])
+		}
+	}
+	return files
 }
 
 // TestSecretFiles: where a key comes from, what goes together, and what is warned of.

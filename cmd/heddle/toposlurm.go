@@ -53,7 +53,7 @@ and why.`,
 				if yaml {
 					q.Set("format", "yaml")
 				}
-				text, err := call(cmd.Context(), o.addr, o.tokenFile, http.MethodGet, "/v1/topology/slurm?"+q.Encode(), nil)
+				text, err := o.call(cmd.Context(), http.MethodGet, "/v1/topology/slurm?"+q.Encode(), nil)
 				if err != nil {
 					return err
 				}

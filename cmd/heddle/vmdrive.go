@@ -207,7 +207,7 @@ func findManager(addr string) func() (live.Manager, error) {
 		addr = ""
 	}
 	return func() (live.Manager, error) {
-		m, err := locate(addr, "")
+		m, err := (&place{addr: addr}).locate()
 		if err != nil {
 			return live.Manager{}, fmt.Errorf("manager %s: %w", addr, err)
 		}

@@ -68,6 +68,10 @@ type Config struct {
 	// PlanOnly makes the core discover and compute without writing to the
 	// fabric or claiming IsSM; the result is Output.Plan.
 	PlanOnly bool
+	// Inactive: the manager stays out of the election and leaves the subnet alone, answers as
+	// NotActive, and waits: for a Set(SMInfo) of the master which makes it standby (IBA §14.4.1), or for
+	// a configuration without this.
+	Inactive bool
 	// Granted: the program has made sure that this manager is to be master, in another way than by
 	// SMInfo. It answers as master from the start, leads after its first discovery without waiting
 	// for any manager to fall silent, and from then on obeys the rules for masters (IBA §14.4.1).
@@ -278,6 +282,9 @@ func (t Transition) String() string {
 func (c *Config) Adopt(n *Config) (ch Change) {
 	was := *c
 	c.Priority, c.Names = n.Priority, n.Names
+	if ch.Activate = c.Inactive && !n.Inactive; ch.Activate {
+		c.Inactive = false
+	}
 	c.MaxMTU, c.LinkWidth, c.LinkSpeed, c.LinkSpeedExt = n.MaxMTU, n.LinkWidth, n.LinkSpeed, n.LinkSpeedExt
 	c.SubnetTimeOut, c.PacketLife, c.HOQLife, c.LeafHOQLife = n.SubnetTimeOut, n.PacketLife, n.HOQLife, n.LeafHOQLife
 	c.VLStallCount, c.LeafVLStallCount, c.LocalPhyErr, c.OverrunErr = n.VLStallCount, n.LeafVLStallCount, n.LocalPhyErr, n.OverrunErr
@@ -304,8 +311,9 @@ func (c *Config) Adopt(n *Config) (ch Change) {
 
 // Change is what follows from other settings.
 type Change struct {
-	Sweep  bool // a full sweep writes what differs
-	Lanes  bool // lane tables are to be set up that were not
-	Sweeps bool // the times of the next sweeps are others
-	Polls  bool // the master is to be polled now
+	Activate bool // a manager that was inactive takes part from now on
+	Sweep    bool // a full sweep writes what differs
+	Lanes    bool // lane tables are to be set up that were not
+	Sweeps   bool // the times of the next sweeps are others
+	Polls    bool // the master is to be polled now
 }

@@ -159,6 +159,11 @@ func (s *Machine) Discover(why string) {
 // Start has the first sweep begin. With config.Granted we are master as far as others can see: only
 // the discovery shows who was master before, which a mastership begins with.
 func (s *Machine) Start() {
+	if s.Config.Inactive && !s.Config.PlanOnly {
+		s.Notify(notice.Notice{Kind: notice.KindState, Level: notice.Warn, Text: "inactive: the subnet is left alone until 'heddle ctl ha activate'"})
+		s.manager.PublishState()
+		return
+	}
 	s.granted = s.Config.Granted && !s.Config.PlanOnly
 	s.Discover("started")
 }
