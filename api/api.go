@@ -33,6 +33,7 @@ type Backend interface {
 	Counting
 	Congesting
 	Topologies
+	Tables
 	// Spare: Status is the state in a few numbers. Ready reports whether the subnet is up (or this
 	// manager is a working standby), with the reason where it is not.
 	Spare
@@ -328,6 +329,7 @@ func build(b Backend, o Options) *router {
 	hotSpots(a, b)
 	congesting(a, b)
 	topologies(a, mux, b)
+	tables(a, b)
 
 	common(a, mux, b, o)
 	changeTokens(a, o.TokenKeeper)

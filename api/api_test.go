@@ -59,6 +59,13 @@ func (f *fake) CheckCabling(name, plan string, partial bool) (Cabling, error) {
 	return Cabling{Findings: []CablingFault{}}, nil
 }
 
+
+func (f *fake) NodeTable(TableQuery) (Table[Node], error)    { return Table[Node]{}, nil }
+func (f *fake) PortTable(TableQuery) (Table[PortRow], error) { return Table[PortRow]{}, nil }
+func (f *fake) CableTable(TableQuery) (Table[Link], error)   { return Table[Link]{}, nil }
+func (f *fake) Node(string) (NodeDetail, bool)               { return NodeDetail{}, true }
+func (f *fake) Port(string, int) (PortDetail, bool)          { return PortDetail{}, true }
+func (f *fake) Search(string, int) ([]Hit, bool)             { return nil, false }
 func (f *fake) Ready() (bool, string) {
 	return f.notUp == "", "ready" + f.notUp
 }

@@ -60,6 +60,18 @@ var routes = []Route{
 	{Method: http.MethodGet, Path: "/v1/events/stream", Least: access.Viewer},
 	{Method: http.MethodPost, Path: "/v1/sweep", Least: access.Operator},
 	{Method: http.MethodPost, Path: "/v1/reroute", Least: access.Operator},
+	// Pages of tables, details and the search.
+	{Method: http.MethodGet, Path: "/v1/nodes/{guid}", Least: access.Viewer},
+	{Method: http.MethodGet, Path: "/v1/ports/{guid}/{num}", Least: access.Viewer},
+	{Method: http.MethodGet, Path: "/v1/search", Least: access.Viewer},
+	{Method: http.MethodGet, Path: "/v1/table/nodes", Least: access.Viewer},
+	{Method: http.MethodGet, Path: "/v1/table/ports", Least: access.Viewer},
+	{Method: http.MethodGet, Path: "/v1/table/cables", Least: access.Viewer},
+	{Method: http.MethodGet, Path: "/v1/table/groups", Least: access.Viewer},
+	{Method: http.MethodGet, Path: "/v1/table/partitions", Least: access.Viewer},
+	{Method: http.MethodGet, Path: "/v1/table/vms", Least: access.Viewer},
+	{Method: http.MethodGet, Path: "/v1/table/findings", Least: access.Viewer},
+	{Method: http.MethodGet, Path: "/v1/table/events", Least: access.Viewer},
 	// Counters, and what follows from them.
 	{Method: http.MethodGet, Path: "/v1/counters", Least: access.Viewer},
 	{Method: http.MethodGet, Path: "/v1/counters/opensm", Least: access.Viewer},

@@ -98,7 +98,32 @@ func (d *Daemon) CheckCabling(name, plan string, partial bool) (api.Cabling, err
 
 func (d *Daemon) Rails() api.Rails { return show.Rails(d.Snapshot()) }
 
-func (d *Daemon) Drawing() api.Drawing { return d.artist.Draw(d.Snapshot()) }
+// NodeTable, PortTable, CableTable, Node, Port and Search implement api.Tables.
+func (d *Daemon) NodeTable(q api.TableQuery) (api.Table[api.Node], error) {
+	return d.page.Nodes(d.Snapshot(), q)
+}
+
+func (d *Daemon) PortTable(q api.TableQuery) (api.Table[api.PortRow], error) {
+	return d.page.Ports(d.Snapshot(), q)
+}
+
+func (d *Daemon) CableTable(q api.TableQuery) (api.Table[api.Link], error) {
+	return d.page.Cables(d.Snapshot(), q)
+}
+
+func (d *Daemon) Node(guid string) (api.NodeDetail, bool) {
+	return d.page.NodeDetail(d.Snapshot(), guid)
+}
+
+func (d *Daemon) Port(guid string, num int) (api.PortDetail, bool) {
+	return show.PortDetail(d.Snapshot(), guid, num)
+}
+
+func (d *Daemon) Search(text string, limit int) ([]api.Hit, bool) {
+	return show.Search(d.Snapshot(), text, limit)
+}
+
+func (d *Daemon) Drawing() api.Drawing { return d.page.Draw(d.Snapshot()) }
 
 func (d *Daemon) Use() api.Use { return show.Use(d.Snapshot(), d.cfg.Meter) }
 

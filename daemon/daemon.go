@@ -161,7 +161,7 @@ type Daemon struct {
 	upAt    atomic.Int64              // Unix nanoseconds; 0 while the subnet is not up
 	status  atomic.Pointer[sm.Status] // as of the last notice or snapshot
 	phases  phaseTimes
-	artist  show.Artist
+	page    pageViews
 	repairs repairs
 
 	packets *mailbox      // to the loop
@@ -359,4 +359,10 @@ func (f freeList) put(p *mad.Packet) {
 	case f <- p:
 	default:
 	}
+}
+
+// pageViews keep what the page asks for again and again.
+type pageViews struct {
+	show.Artist
+	show.Tables
 }

@@ -13,6 +13,8 @@ import (
 	"strconv"
 	"strings"
 	"text/tabwriter"
+
+	"heddle/internal/uplot"
 )
 
 // Report is one experiment.
@@ -127,12 +129,6 @@ func (r *Report) JSON(w io.Writer) error {
 	return e.Encode(r)
 }
 
-//go:embed uplot/uPlot.iife.min.js
-var plotJS string
-
-//go:embed uplot/uPlot.min.css
-var plotCSS string
-
 //go:embed report.html
 var page string
 
@@ -148,7 +144,7 @@ func (r *Report) HTML(w io.Writer) error {
 		*Report
 		JS  template.JS
 		CSS template.CSS
-	}{r, template.JS(plotJS), template.CSS(plotCSS)})
+	}{r, template.JS(uplot.JS), template.CSS(uplot.CSS)})
 }
 
 // drawing is the input of the page's script for one plot.

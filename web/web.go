@@ -6,6 +6,8 @@ import (
 	"embed"
 	"io/fs"
 	"net/http"
+
+	"heddle/internal/uplot"
 )
 
 //go:embed static
@@ -17,5 +19,8 @@ func Handler() http.Handler {
 	if err != nil {
 		panic(err) // the directory is embedded above
 	}
-	return http.FileServerFS(sub)
+	mux := http.NewServeMux()
+	mux.Handle("GET /", http.FileServerFS(sub))
+	mux.Handle("GET /uplot/", http.StripPrefix("/uplot/", http.FileServerFS(uplot.Files)))
+	return mux
 }

@@ -3,7 +3,6 @@ package show
 import (
 	"heddle/api"
 	"heddle/ib"
-	"heddle/sm"
 	"heddle/subnet"
 )
 
@@ -18,25 +17,9 @@ func Nodes(s *subnet.Snapshot) []api.Node {
 			bad[p.GUID] = p.Text
 		}
 	}
-	out := make([]api.Node, 0, len(s.Nodes))
-	for i := range s.Nodes {
-		n := &s.Nodes[i]
-		row := api.Node{
-			GUID: n.Info.NodeGUID.String(), Description: n.Desc, Type: n.Info.NodeType.String(),
-			Ports: int(n.Info.NumPorts), Path: sm.PathString(n.Path), State: "ok",
-		}
-		for _, p := range s.NodePorts(int32(i)) {
-			if p.EndPort >= 0 && p.LID != 0 {
-				row.LID, row.LMC = int(p.LID), int(p.LMC)
-				break
-			}
-		}
-		if why := bad[n.Info.NodeGUID]; why != "" {
-			row.State = why
-		} else if !n.OK {
-			row.State = "left out"
-		}
-		out = append(out, row)
+	out := make([]api.Node, len(s.Nodes))
+	for i := range out {
+		out[i] = nodeRow(s, int32(i), bad)
 	}
 	return out
 }
@@ -52,25 +35,37 @@ func Links(s *subnet.Snapshot) []api.Link {
 		if p.Virtual != nil {
 			break // virtual ports come last, and share the link of their physical port
 		}
-		q := s.Port(p.Peer)
-		if q == nil || p.Peer.Node < p.Node || p.Peer.Node == p.Node && p.Peer.Port < p.Num {
-			continue
+		if isLink(s, p) {
+			out = append(out, linkRow(s, p))
 		}
-		l := api.Link{
-			A: linkEnd(s, p), B: linkEnd(s, q), Width: p.Info.LinkWidthActive.String(),
-			Speed: s.Speed(p).String(), MTU: p.MTU.Bytes(), VLs: ib.VLsOf(p.Info.OperationalVLs), State: "down",
-		}
-		switch {
-		case p.Held || q.Held:
-			l.State = "held down"
-		case p.State() == ib.StateActive && q.State() == ib.StateActive:
-			l.State = "active"
-		case p.State() >= ib.StateInit && q.State() >= ib.StateInit:
-			l.State = "not active"
-		}
-		out = append(out, l)
 	}
 	return out
+}
+
+// isLink reports whether p is the lower end of a link.
+func isLink(s *subnet.Snapshot, p *subnet.Port) bool {
+	return p.Virtual == nil && s.Port(p.Peer) != nil && (p.Peer.Node > p.Node || p.Peer.Node == p.Node && p.Peer.Port >= p.Num)
+}
+
+// linkRow shows the link whose lower end p is.
+func linkRow(s *subnet.Snapshot, p *subnet.Port) api.Link {
+	return api.Link{
+		A: linkEnd(s, p), B: linkEnd(s, s.Port(p.Peer)), Width: p.Info.LinkWidthActive.String(),
+		Speed: s.Speed(p).String(), MTU: p.MTU.Bytes(), VLs: ib.VLsOf(p.Info.OperationalVLs), State: linkState(s, p),
+	}
+}
+
+func linkState(s *subnet.Snapshot, p *subnet.Port) string {
+	q := s.Port(p.Peer)
+	switch {
+	case p.Held || q.Held:
+		return "held down"
+	case p.State() == ib.StateActive && q.State() == ib.StateActive:
+		return "active"
+	case p.State() >= ib.StateInit && q.State() >= ib.StateInit:
+		return "not active"
+	}
+	return "down"
 }
 
 func linkEnd(s *subnet.Snapshot, p *subnet.Port) api.LinkEnd {

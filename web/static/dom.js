@@ -72,7 +72,7 @@ export function show(el, ...parts) {
 // if it is still there. Elements are told apart by their rows, their targets and their texts.
 export function within(root, replace) {
   const at = root.contains(document.activeElement) ? document.activeElement : null;
-  const id = e => `${e.closest('[data-key]')?.dataset.key} ${e.tagName} ${e.getAttribute('href')} ${e.tagName === 'BUTTON' ? e.textContent : ''}`;
+  const id = e => `${e.closest('[data-key]')?.dataset.key} ${e.tagName} ${e.getAttribute('href')} ${e.tagName === 'BUTTON' ? e.dataset.id ?? e.textContent : ''}`;
   const was = at && id(at);
   replace();
   if (at && !root.contains(document.activeElement)) [...root.querySelectorAll('a, summary, button')].find(e => id(e) === was)?.focus({ preventScroll: true });

@@ -1,10 +1,10 @@
 // The shell of the page: header, views by the address's hash, one event stream, one poll of the status.
 //
-// A view is a module views/NAME.js with
+// A view is a row of `views` below, and a module views/NAME.js with
 //
 //   export async function show(main, params, ctx)   // may return { close() }
 //
-// main is the emptied element of the view. params has `path`, the parts of the hash after the view's name
+// main is the emptied element of the view. params has `name`, `path`, the parts of the hash after the view's name
 // (['3'] of #/map/3?at=7), and `query`, its URLSearchParams. ctx is made for each view and ends with it:
 //
 //   get(path)              JSON of a path of the API, with the token. It throws an Error whose text is the
@@ -22,9 +22,8 @@
 //   ha                     the last answer of v1/ha
 //   signal                 aborted when the view is left
 //
-// When a view is shown anew with another query only, it is closed and shown like any other: views keep
-// nothing but what the address says. A view with `export const keep = true` whose name and path stay gets
-// the new query by the function `query(params)` of what show returned.
+// When another query of the same view is asked for, the view is closed and shown again: views keep nothing
+// but what the address says. One that returned { query(params) } gets the new query by that instead.
 
 import { $, element, html, link, num, show as replace } from './dom.js';
 
@@ -32,8 +31,20 @@ import { $, element, html, link, num, show as replace } from './dom.js';
 export const views = {
   '': { title: 'Overview', file: 'overview', nav: true },
   map: { title: 'Map', nav: true },
+  nodes: { title: 'Nodes', file: 'table', nav: true },
+  ports: { title: 'Ports', file: 'table', nav: true },
+  cables: { title: 'Cables', file: 'table', nav: true },
+  groups: { title: 'Groups', file: 'table', nav: true },
+  partitions: { title: 'Partitions', file: 'table', nav: true },
+  vms: { title: 'VMs', file: 'table', nav: true },
+  findings: { title: 'Findings', file: 'table', nav: true },
+  events: { title: 'Events', file: 'table', nav: true },
   counters: { title: 'Counters', nav: true },
   sweeps: { title: 'Sweeps', nav: true },
+  actions: { title: 'Actions', nav: true },
+  node: { title: 'Node' },
+  port: { title: 'Port' },
+  search: { title: 'Search' },
 };
 
 // ---- requests ----
@@ -345,7 +356,7 @@ function context(end, main) {
 async function route(again) {
   const at = parse();
   const view = views[at.name] || null;
-  if (current && !again && current.view === view && current.shown?.query && current.path.join('/') === at.path.join('/')) {
+  if (current && !again && current.name === at.name && current.shown?.query && current.path.join('/') === at.path.join('/')) {
     current.shown.query(at);
     return;
   }
@@ -353,7 +364,7 @@ async function route(again) {
   current?.end.abort();
   current?.shown?.close?.();
   const main = $('view'), end = new AbortController();
-  const mine = current = { view, path: at.path, end, shown: null };
+  const mine = current = { name: at.name, path: at.path, end, shown: null };
   trouble('');
   main.replaceChildren();
   const title = view ? view.title : 'No such view';

@@ -1,0 +1,176 @@
+package interop
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/chromedp/chromedp"
+
+	"heddle/internal/need"
+)
+
+// A host of the fat tree with 324 hosts, and its first leaf switch.
+const (
+	pageHost = "0x0000000000100000"
+	pageLeaf = "0x0000000000200000"
+)
+
+// pageViews are all views, with what each shows once it has its data.
+var pageViews = []struct{ hash, shows string }{
+	{"", "links active"},
+	{"map", "active"},
+	{"nodes", "Rows 1 to 50 of 360"},
+	{"nodes?q=host-1&sort=lid&desc=1&limit=25", `Rows 1 to 25 of 1\d\d, of 360 in all`},
+	{"ports", "Rows 1 to 50 of 1,332"},
+	{"cables", "Rows 1 to 50 of 648"},
+	{"groups", "Rows 1 to 1 of 1"},
+	{"partitions", "Rows 1 to 1 of 1"},
+	{"vms", "There are none"},
+	{"findings", `a link has bit errors[\s\S]*Rows 1 to 1 of 1`},
+	{"events", `Rows 1 to \d+ of`},
+	{"counters", `Busiest[\s\S]*sw-\d+-\d+ port`},
+	{"sweeps", `discover[\s\S]*no fault has broken`},
+	{"actions", `Sweep[\s\S]*needs the role operator`},
+	{"node/" + pageLeaf, `host-18 port 1[\s\S]*Its events`},
+	{"port/" + pageHost + "/1", `sw-1-1 port 1[\s\S]*PortXmitData`},
+	{"search?q=ost-1", "part of the name"},
+	{"search?q=nothing-has-this-name", "Nothing is called"},
+	{"nowhere", "There is no such view"},
+}
+
+// pageSubnet starts a manager with findings and counters, and returns the address of its page and the
+// file of its token.
+func pageSubnet(t *testing.T) (addr, token string) {
+	t.Helper()
+	dir := t.TempDir()
+	addr, token = need.Addr(t), filepath.Join(dir, "token")
+	up := start(t, dir, nil, heddle, "up", "--topo", "fattree,324", "--perf", "1s", "--api", addr, "--socket", socketName(), "--token-file", token)
+	up.await("SUBNET UP\n", 0, upTime)
+	// Errors are told apart from those of before the first round: it must be over.
+	b := openBrowser(t)
+	b.open(addr)
+	b.view("counters")
+	b.awaitMatch(`round [0-9]+, every 1 s`)
+	fmt.Fprintln(up.In, `performanceset "sw-1-3"[5] PortCounters.SymbolErrorCounter=40`)
+	b.view("findings")
+	b.awaitMatch("a link has bit errors")
+	b.quiet("", addr)
+	return addr, token
+}
+
+// settled shows a view and waits for its data.
+func (b *browser) settled(hash, shows string) {
+	b.t.Helper()
+	b.view(hash)
+	b.awaitMatch(shows)
+}
+
+// theme sets the theme.
+func (b *browser) theme(name string) {
+	b.t.Helper()
+	b.script(fmt.Sprintf("setTheme(%q)", name), nil)
+}
+
+// axe runs axe-core on the page, all its rules of WCAG 2.2 AA and its good practice.
+func (b *browser) axe(what string) {
+	b.t.Helper()
+	var loaded bool
+	if b.script("return Boolean(window.axe)", &loaded); !loaded {
+		js, err := os.ReadFile("testdata/axe/axe.min.js")
+		if err != nil {
+			b.t.Fatal(err)
+		}
+		b.do(func(ctx context.Context, target *chromedp.Target) (chromedp.Void, error) {
+			return chromedp.Evaluate[chromedp.Void](string(js)+";0")(ctx, target)
+		})
+	}
+	var wrong []string
+	b.script(`const r = await axe.run(document, { resultTypes: ['violations'],
+			runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice'] });
+		return r.violations.flatMap(v => v.nodes.slice(0, 3).map(n => v.id + ': ' + n.html.slice(0, 200) + ' ' + (n.any[0]?.message || n.all[0]?.message || n.none[0]?.message)))`, &wrong)
+	for _, w := range wrong {
+		b.t.Errorf("%s: %s", what, w)
+	}
+}
+
+// TestPageAccessible: no rule of axe-core is broken in any view, in light and dark, wide and narrow; and no
+// view asks another host or complains.
+func TestPageAccessible(t *testing.T) {
+	addr, _ := pageSubnet(t)
+	b := openBrowser(t)
+	b.open(addr)
+	for i, theme := range []string{"light", "dark"} {
+		b.do(chromedp.EmulateViewport([]int64{1200, 360}[i], 900))
+		b.theme(theme)
+		for _, v := range pageViews {
+			b.settled(v.hash, v.shows)
+			b.axe(theme + " #/" + v.hash)
+			b.picture(theme + "-" + strings.NewReplacer("/", "-", "?", "-").Replace(v.hash))
+		}
+	}
+	b.quiet("", addr)
+}
+
+// TestPageNarrow: with 360 pixels, and with 1,280 at 400 %, no view is wider than the screen: what is wide
+// scrolls by itself. The menu opens.
+func TestPageNarrow(t *testing.T) {
+	addr, _ := pageSubnet(t)
+	b := openBrowser(t)
+	for _, size := range [][2]int64{{360, 740}, {320, 256}} {
+		b.do(chromedp.EmulateViewport(size[0], size[1]))
+		b.open(addr)
+		for _, v := range pageViews {
+			b.settled(v.hash, v.shows)
+			var wide []string
+			b.script(`const w = document.documentElement.clientWidth;
+				if (document.scrollingElement.scrollWidth <= w) return [];
+				return [...document.querySelectorAll('body *')].filter(e => e.getBoundingClientRect().right > w + 1 && !e.closest('.wide')).slice(0, 5).map(e => e.outerHTML.slice(0, 120))`, &wide)
+			if len(wide) > 0 {
+				t.Errorf("%d pixels, #/%s is wider: %s", size[0], v.hash, strings.Join(wide, "\n"))
+			}
+		}
+		var before, after bool
+		b.script(`return Boolean(document.querySelector('#nav a').offsetParent)`, &before)
+		b.script(`document.getElementById('menu').click()`, nil)
+		if b.script(`return Boolean(document.querySelector('#nav a').offsetParent)`, &after); before || !after {
+			t.Errorf("%d pixels: the menu is open %v, and %v after a click", size[0], before, after)
+		}
+	}
+}
+
+// TestPageStart: what the page loads at its start is at most 300 kB, without compression; it runs no script
+// but its own, and its styles move nothing for who wants no motion.
+func TestPageStart(t *testing.T) {
+	addr, _ := pageSubnet(t)
+	b := openBrowser(t)
+	b.open(addr)
+	b.awaitText("links active")
+	var bytes, scripts int
+	b.script(`const all = [...performance.getEntriesByType('navigation'), ...performance.getEntriesByType('resource')];
+		return all.reduce((sum, e) => sum + e.transferSize, 0)`, &bytes)
+	if bytes < 20_000 || bytes > 300_000 {
+		t.Errorf("the start takes %d bytes", bytes)
+	}
+	t.Logf("the start takes %d bytes", bytes)
+	if b.script(`return document.querySelectorAll('script:not([src])').length`, &scripts); scripts > 0 {
+		t.Errorf("%d scripts in the page", scripts)
+	}
+	resp, err := http.Get("http://" + addr + "/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp.Body.Close()
+	if csp := resp.Header.Get("Content-Security-Policy"); !strings.Contains(csp, "default-src 'none'") || strings.Contains(csp, "unsafe") {
+		t.Errorf("policy %q", csp)
+	}
+	var moving int
+	if b.script(`return document.getAnimations().length`, &moving); moving > 0 {
+		t.Errorf("%d animations", moving)
+	}
+	b.quiet("", addr)
+}

@@ -1,0 +1,150 @@
+// The tables: their columns, and how rows are shown.
+
+import { ago, date, element, link, num, place } from './dom.js';
+
+// mark is a state with a shape beside its color: ● good, ▲ not yet, ✕ bad.
+export function mark(text, kind) {
+  const sign = element('span', '', { good: '●', warn: '▲', bad: '✕' }[kind]);
+  sign.setAttribute('aria-hidden', 'true');
+  return element('span', `mark ${kind}`, sign, ` ${text}`);
+}
+
+export const portState = s => mark(s, s === 'Active' ? 'good' : s === 'Down' || s === 'held down' ? 'bad' : 'warn');
+export const linkState = s => mark(s, s === 'active' ? 'good' : s === 'not active' ? 'warn' : 'bad');
+export const nodeState = s => mark(s, s === 'ok' ? 'good' : 'bad');
+const code = text => element('code', '', text);
+const when = t => {
+  const e = element('time', '', date(t));
+  e.dateTime = t;
+  return e;
+};
+const search = (kind, q, text) => link(`#/${kind}?q=${encodeURIComponent(q)}`, text);
+
+// place of an event: the node or port that its attributes name.
+function eventPlace(e) {
+  const a = e.attrs || {};
+  if (!a.node_guid) return a.node || '';
+  return place({ guid: a.node_guid, description: a.node, port: a.port });
+}
+
+// Column: title, sort (the server's name of the order; none: not to be sorted by), n (a number, to the
+// right), cell (of a row).
+export const kinds = {
+  nodes: {
+    title: 'Nodes', sort: 'name', words: 'name, GUID, LID, type, state',
+    columns: [
+      { title: 'Name', sort: 'name', cell: n => place({ guid: n.guid, description: n.description }) },
+      { title: 'Type', sort: 'type', cell: n => n.type },
+      { title: 'LID', sort: 'lid', n: true, cell: n => n.lid || '–' },
+      { title: 'Ports', sort: 'ports', n: true, cell: n => num(n.ports) },
+      { title: 'State', sort: 'state', cell: n => nodeState(n.state) },
+      { title: 'GUID', sort: 'guid', cell: n => code(n.guid) },
+    ],
+  },
+  ports: {
+    title: 'Ports', sort: 'name', words: 'name, port number, GUID, LID, state, other end',
+    columns: [
+      { title: 'Port', sort: 'name', cell: p => link(`#/port/${p.guid}/${p.port}`, `${p.description || p.guid} port ${p.port}`) },
+      { title: 'State', sort: 'state', cell: p => portState(p.state) },
+      { title: 'Physical', cell: p => p.physical },
+      { title: 'Width', sort: 'width', cell: p => p.width || '–' },
+      { title: 'Speed', sort: 'speed', cell: p => p.speed || '–' },
+      { title: 'MTU', n: true, cell: p => p.mtu ? num(p.mtu) : '–' },
+      { title: 'LID', sort: 'lid', n: true, cell: p => p.lid || '–' },
+      { title: 'Other end', sort: 'peer', cell: p => p.peer ? place(p.peer) : '–' },
+    ],
+  },
+  cables: {
+    title: 'Cables', sort: 'name', words: 'name, port number, GUID, state, speed',
+    columns: [
+      { title: 'One end', sort: 'name', cell: l => place(l.a) },
+      { title: 'Other end', sort: 'peer', cell: l => place(l.b) },
+      { title: 'State', sort: 'state', cell: l => linkState(l.state) },
+      { title: 'Width', sort: 'width', cell: l => l.width },
+      { title: 'Speed', sort: 'speed', cell: l => l.speed },
+      { title: 'MTU', n: true, cell: l => num(l.mtu) },
+      { title: 'Lanes', n: true, cell: l => l.vls },
+    ],
+  },
+  groups: {
+    title: 'Multicast groups', sort: 'mgid', words: 'MGID, MLID, P_Key',
+    columns: [
+      { title: 'MGID', sort: 'mgid', cell: g => code(g.mgid) },
+      { title: 'MLID', sort: 'mlid', cell: g => g.mlid },
+      { title: 'P_Key', sort: 'pkey', cell: g => search('partitions', g.pkey, g.pkey) },
+      { title: 'Members', sort: 'members', n: true, cell: g => num(g.members) },
+      { title: 'MTU', n: true, cell: g => num(g.mtu) },
+      { title: 'Rate', cell: g => g.rate },
+      { title: 'SL', n: true, cell: g => g.sl },
+      { title: 'Kind', cell: g => g.well_known ? 'of a partition' : 'of its members' },
+    ],
+  },
+  partitions: {
+    title: 'Partitions', sort: 'name', words: 'name, P_Key',
+    columns: [
+      { title: 'Name', sort: 'name', cell: p => p.name },
+      { title: 'P_Key', sort: 'pkey', cell: p => p.pkey },
+      { title: 'Full members', sort: 'full_members', n: true, cell: p => num(p.full_members) },
+      { title: 'Limited members', sort: 'limited_members', n: true, cell: p => num(p.limited_members) },
+      { title: 'Groups', cell: p => (p.groups || []).length ? search('groups', p.pkey, num(p.groups.length)) : '0' },
+    ],
+  },
+  vms: {
+    title: 'Virtual machines', sort: 'name', words: 'name, GUID, LID, hypervisor, P_Key, state',
+    columns: [
+      { title: 'Interface', sort: 'name', cell: v => v.name },
+      { title: 'State', sort: 'state', cell: v => v.state },
+      { title: 'Placement', sort: 'placement', cell: v => v.reason ? `${v.placement}: ${v.reason}` : v.placement },
+      { title: 'Hypervisor', sort: 'hypervisor', cell: v => v.hypervisor ? link(`#/node/${v.hypervisor.port_guid}`, v.hypervisor.description || v.hypervisor.port_guid) : '–' },
+      { title: 'LID', sort: 'lid', n: true, cell: v => v.lid || '–' },
+      { title: 'GUID', cell: v => v.guid ? code(v.guid) : '–' },
+      { title: 'P_Keys', cell: v => v.keys.map(k => k.pkey).join(', ') || '–' },
+    ],
+  },
+  findings: {
+    title: 'Findings', sort: '', words: 'severity, rule, name, GUID, open, ended',
+    columns: [
+      { title: 'Severity', sort: 'severity', cell: f => element('span', `pill ${f.severity}`, f.severity) },
+      { title: 'Finding', sort: 'title', cell: f => f.title },
+      { title: 'At', cell: f => {
+        const s = element('span', '');
+        f.ends.slice(0, 2).forEach((e, i) => s.append(i ? ' – ' : '', place(e)));
+        const more = f.ends.length - 2 + (f.more_ends || 0);
+        if (more > 0) s.append(` and ${num(more)} more`);
+        return s;
+      } },
+      { title: 'Evidence', cell: f => f.evidence.slice(0, 2).map(e => `${e.what} ${e.delta ? `+${num(e.delta)}` : e.text || +e.value.toPrecision(3)}`).join(', ') },
+      { title: 'Since', sort: 'since', cell: f => when(f.since) },
+      { title: 'State', sort: 'closed', cell: f => f.closed ? `ended ${ago(f.closed)} ago: ${f.why_closed}` : 'open' },
+      { title: 'What to do', cell: f => f.do },
+    ],
+  },
+  events: {
+    title: 'Events', sort: 'time', desc: true, words: 'level, kind, name, GUID, text',
+    columns: [
+      { title: 'Time', sort: 'time', cell: e => when(e.time) },
+      { title: 'Level', sort: 'level', cell: e => element('span', `level ${e.level}`, e.level) },
+      { title: 'Kind', sort: 'kind', cell: e => e.kind },
+      { title: 'At', cell: eventPlace },
+      { title: 'Event', sort: 'message', cell: e => e.message },
+    ],
+  },
+};
+
+// body makes the rows of a table.
+export function body(kind, rows) {
+  return rows.map((r, i) => {
+    const tr = element('tr', '', ...kind.columns.map(c => element('td', c.n ? 'n' : '', c.cell(r))));
+    tr.dataset.key = i;
+    return tr;
+  });
+}
+
+// heads are the heads of columns that cannot be sorted by.
+export function heads(kind) {
+  return element('tr', '', ...kind.columns.map(c => {
+    const th = element('th', c.n ? 'n' : '', c.title);
+    th.scope = 'col';
+    return th;
+  }));
+}

@@ -1,0 +1,140 @@
+// Actions: what an operator may do, each with its role and with what it will change before it is done.
+
+import { confirm, inform } from '../dialog.js';
+import { button, date, element, facts, grid, num, seconds, section, within } from '../dom.js';
+
+// act is an action: its text, the least role, whether it can be done now, and what it does.
+function act(ctx, a) {
+  const b = button(`${a.title}…`, async () => {
+    let plan;
+    try { plan = await a.plan(); } catch (e) { return void result(e.message, 'bad'); }
+    if (!await confirm(a.title, a.verb, plan, a.danger ? 'danger' : '')) return void b.focus();
+    try {
+      result(await a.run(), 'good');
+    } catch (e) {
+      result(`${a.title}: ${e.message}`, 'bad');
+    }
+    b.focus();
+  }, a.danger ? 'danger' : '');
+  const said = element('p', 'said');
+  function result(text, kind) {
+    said.textContent = text;
+    said.className = `said ${kind}`;
+    ctx.say(text);
+  }
+  const why = element('p', 'soft');
+  const part = section(a.title, element('p', '', a.text), element('p', '', b), why, said);
+  return {
+    part,
+    refresh(s, h) {
+      const no = !ctx.may(a.role) ? `needs the role ${a.role}; you have ${ctx.role}: sign in` : a.not(s, h);
+      b.disabled = Boolean(no);
+      why.textContent = no || `role ${a.role}`;
+    },
+  };
+}
+
+const list = (...lines) => element('ul', '', ...lines.filter(Boolean).map(l => element('li', '', l)));
+
+function actions(ctx) {
+  const standby = (s, h) => h.active ? '' : 'this manager is standby: open the page of the active one';
+  const rebalance = element('input', '');
+  rebalance.type = 'checkbox';
+  rebalance.id = 'rebalance';
+  return [
+    {
+      title: 'Sweep', verb: 'Start the sweep', role: 'operator', not: standby,
+      text: 'Reads the whole subnet again. Routes change only where the subnet has changed.',
+      plan: async () => [facts([['nodes to read', num(ctx.status.switches + ctx.status.cas + ctx.status.routers)], ['links', num(ctx.status.links)],
+        ['SMPs of the last sweep', num(ctx.status.last_sweep.smps)], ['it took', seconds(ctx.status.last_sweep.seconds)]]),
+      list('No port is taken down. Hosts and the SA are served during the sweep.', ctx.status.phase === 'idle' ? '' : `A sweep is under way (${ctx.status.phase}): this one follows it.`)],
+      run: async () => { await ctx.send('POST', 'v1/sweep'); return 'the sweep is requested'; },
+    },
+    {
+      title: 'Reroute', verb: 'Compute and install routes', role: 'operator', danger: true, not: standby,
+      text: 'Computes the tables of all switches from scratch and installs them.',
+      plan: async () => {
+        rebalance.checked = false;
+        const label = element('label', '', ' without regard to the installed tables: even load, more to write');
+        label.htmlFor = 'rebalance';
+        return [facts([['engine now', ctx.status.engine || '–'], ['switches', num(ctx.status.switches)], ['LIDs', num(ctx.status.lids)]]),
+          list('The new tables are proved before they are installed; the transition is planned so that no packet loops or waits in a cycle.',
+            'Paths may change: packets of a connection can arrive out of order for a moment.'), element('p', '', rebalance, label)];
+      },
+      run: async () => { await ctx.send('POST', `v1/reroute?rebalance=${rebalance.checked}`); return 'new routes are requested'; },
+    },
+    {
+      title: 'Handover', verb: 'Make the partner active', role: 'operator', danger: true,
+      text: 'Makes the other manager of the pair active.',
+      not: (s, h) => !h.pair ? 'this manager has no partner' : !h.active ? 'this manager is standby: open the page of the active one'
+        : h.state !== 'paired' ? `the partner cannot take over: ${h.why || h.state}` : '',
+      plan: async () => {
+        const h = await ctx.get('v1/ha'), p = h.pair;
+        return [facts([['partner', p.peer], ['its port', p.peer_guid], ['changes that it lacks', num(p.lag_entries)], ['term', `${num(p.term)}, then ${num(p.term + 1)}`],
+          ['it knows the subnet', p.peer_active ? '' : 'as this manager published it last']]),
+        list('This manager becomes standby. No LID, route or membership changes.', 'The SA is silent for a fraction of a second.', 'This page then shows where the active manager is.')];
+      },
+      run: async () => { await ctx.send('POST', 'v1/ha/handover'); return 'the partner is active'; },
+    },
+    {
+      title: 'Takeover', verb: 'Make this manager active', role: 'admin', danger: true,
+      text: 'Makes this standby active although the other manager does not hand over.',
+      not: (s, h) => !h.pair ? 'this manager has no partner' : h.active ? 'this manager is active' : '',
+      plan: async () => {
+        const h = await ctx.get('v1/ha'), p = h.pair;
+        return [facts([['partner', p.peer], ['heard over TCP', p.stream_sign_seconds < 0 ? 'never' : `${p.stream_sign_seconds.toFixed(1)} s ago`],
+          ['heard in the subnet', p.fabric_sign_seconds < 0 ? 'never' : `${p.fabric_sign_seconds.toFixed(1)} s ago`], ['changes that may be missing', num(p.lag_entries)]]),
+        list('If the partner still works, it steps down once it hears this manager.', 'It is refused if acknowledged changes would be lost; "heddle ctl ha takeover --stale" forces it.')];
+      },
+      run: async () => { await ctx.send('POST', 'v1/ha/takeover'); return 'this manager is active'; },
+    },
+  ];
+}
+
+// tokens are the named tokens, for administrators.
+function tokens(ctx) {
+  const table = element('div', ''), part = section('Tokens', table);
+  async function revoke(t) {
+    const yes = await confirm(`Revoke ${t.name}`, 'Revoke the token', [facts([['role', t.role], ['made by', t.created_by], ['made', date(t.created)], ['last used', t.last_used ? date(t.last_used) : 'never']]),
+      list('Whoever uses it is refused from now on, on both managers of a pair.', 'It cannot be undone: a new token has another text.')], 'danger');
+    if (!yes) return;
+    try {
+      await ctx.send('DELETE', `v1/tokens/${encodeURIComponent(t.name)}`);
+      ctx.say(`${t.name} is revoked`);
+    } catch (e) { inform('Revoke', [element('p', 'bad', e.message)]); }
+    await refresh();
+  }
+  let shown = '';
+  async function refresh() {
+    part.hidden = !ctx.may('admin');
+    if (part.hidden) return;
+    let rows;
+    try { rows = await ctx.get('v1/tokens'); } catch (e) {
+      if (e.status !== 404) throw e;
+      table.replaceChildren(element('p', 'soft', 'This manager keeps no named tokens.'));
+      return;
+    }
+    const now = JSON.stringify(rows);
+    if (now === shown) return;
+    shown = now;
+    within(table, () => table.replaceChildren(rows.length ? grid('Named tokens', ['name', 'role', 'made by', 'made', 'valid until', 'last used', ''], rows.map(t => {
+      const b = button('Revoke…', () => revoke(t), 'danger');
+      b.setAttribute('aria-label', `Revoke ${t.name}`);
+      return [t.name, t.prefix ? `${t.role} ${t.prefix}` : t.role, t.created_by, date(t.created), t.expires ? `${date(t.expires)}${t.expired ? ' (over)' : ''}` : 'it is revoked', t.last_used ? date(t.last_used) : 'never', b];
+    })) : element('p', 'soft', 'There are none: "heddle ctl token create NAME --role ROLE" makes one.')));
+  }
+  return { part, refresh };
+}
+
+// show is the view.
+export function show(main, at, ctx) {
+  main.classList.add('two');
+  const all = actions(ctx).map(a => act(ctx, a)), keys = tokens(ctx);
+  keys.part.classList.add('full');
+  main.append(...all.map(a => a.part), keys.part);
+  ctx.every(2000, async s => {
+    for (const a of all) a.refresh(s, ctx.ha);
+    await keys.refresh();
+  });
+  return { close: () => main.classList.remove('two') };
+}

@@ -1,0 +1,93 @@
+// A port: its state, the cable's other end, its counters as they go, findings and events.
+
+import { portState } from '../columns.js';
+import { css, element, facts, grid, link, num, percent, place, rate, section } from '../dom.js';
+import { related } from './node.js';
+
+// plot is uPlot, which is loaded with the first port.
+let plot = null;
+function library() {
+  return plot ??= new Promise((done, fail) => {
+    const sheet = Object.assign(document.createElement('link'), { rel: 'stylesheet', href: 'uplot/uPlot.min.css' });
+    const s = Object.assign(document.createElement('script'), { src: 'uplot/uPlot.iife.min.js' });
+    s.onload = () => done(globalThis.uPlot);
+    s.onerror = () => { plot = null; fail(new Error('the plot could not be loaded')); };
+    document.head.append(sheet, s);
+  });
+}
+
+// lines are what is drawn: apart by their dashes too.
+const lines = [
+  { title: 'sent', key: 'xmit', color: '--link', dash: [] },
+  { title: 'received', key: 'rcv', color: '--goodtext', dash: [8, 4] },
+  { title: 'waits', key: 'wait', color: '--warntext', dash: [2, 3] },
+];
+
+// show is the view.
+export async function show(main, at, ctx) {
+  const [guid, number] = at.path, path = `v1/ports/${encodeURIComponent(guid)}/${encodeURIComponent(number)}`;
+  let d = await ctx.get(path);
+  const title = `${d.description || d.guid} port ${d.port}`;
+  document.title = `${title} – Heddle`;
+  const what = element('div', ''), note = element('p', 'soft'), picture = element('div', 'plot'), counters = element('div', '');
+  picture.setAttribute('role', 'img');
+  const more = related(ctx, d.guid, d.port);
+  const ports = element('p', '', link(`#/node/${d.guid}`, `all of ${d.description || d.guid}`));
+  main.append(section(title, what, ports), section('Counters', note, picture, counters), ...more.parts);
+  const draw = () => what.replaceChildren(facts([
+    ['state', portState(d.state)], ['physical', d.physical], ['other end', d.peer ? place(d.peer) : 'no cable, or nothing answers'],
+    ['width', d.width ? `${d.width} of ${d.width_supported}` : d.width_supported], ['speed', d.speed], ['rate', d.rate], ['MTU', d.mtu ? num(d.mtu) : ''], ['data lanes', d.vls || ''],
+    ['LID', d.lid ? `${d.lid}${d.lmc ? ` to ${d.lid + (1 << d.lmc) - 1}` : ''}` : '–'], ['port GUID', d.port_guid], ['GID', d.gid],
+    ['P_Keys', d.pkeys.join(', ')], ['alias GUIDs', d.alias_guids.join(', ')], ['virtual ports', d.virtual_ports || ''],
+  ]));
+  draw();
+
+  let chart = null, round = 0, history = [];
+  const data = () => {
+    const now = Date.now() / 1000;
+    return [history.map(h => now - h.age_seconds), ...lines.map(l => history.map(h => 100 * h[l.key]))];
+  };
+  const chartOf = async () => {
+    const U = await library();
+    if (ctx.signal.aborted) return;
+    chart?.destroy();
+    const axis = { stroke: css('--soft'), grid: { stroke: css('--line') }, ticks: { stroke: css('--line') } };
+    chart = new U({
+      width: Math.max(240, picture.clientWidth), height: 220,
+      scales: { y: { range: (u, lo, hi) => [0, Math.max(hi, 1e-3)] } },
+      series: [{}, ...lines.map(l => ({ label: `${l.title} %`, stroke: css(l.color), dash: l.dash, width: 2 }))],
+      axes: [axis, { ...axis, size: 60, values: (u, v) => v.map(x => `${+x.toPrecision(3)} %`) }],
+      cursor: { show: false },
+    }, data(), picture);
+  };
+  const again = () => { if (chart) chartOf(); };
+  addEventListener('resize', again);
+  addEventListener('theme', again);
+
+  let shown = d.generation;
+  ctx.every(2000, async s => {
+    if (s.generation !== shown) {
+      d = await ctx.get(path);
+      shown = d.generation;
+      draw();
+    }
+    await more.refresh();
+    let c;
+    try { c = await ctx.get(`${path}/counters`); } catch (e) {
+      note.textContent = e.message;
+      throw e;
+    }
+    if (c.round === round) return;
+    round = c.round;
+    history = c.history;
+    const text = `sent ${percent(c.xmit)}, received ${percent(c.rcv)}, waits ${percent(c.wait)} of the time; ${rate(c.xmit_packets_per_second)} packets sent, ${rate(c.rcv_packets_per_second)} received; round ${num(c.round)}`;
+    note.textContent = text;
+    picture.setAttribute('aria-label', `Use of the port over the last ${history.length} rounds: ${text}`);
+    if (chart && history.length > 1) chart.setData(data());
+    else if (history.length > 1) await chartOf();
+    const rows = Object.entries(c.counters).map(([n, v]) => [n, num(v.total), v.rate ? rate(v.rate) : '']);
+    for (const [n, v] of Object.entries(c.details)) rows.push([n, num(v), '']);
+    counters.replaceChildren(grid('Counters of the port', ['counter', 'total', 'now'], rows));
+  });
+  return { close() { removeEventListener('resize', again); removeEventListener('theme', again); chart?.destroy(); } };
+}
