@@ -34,6 +34,7 @@ type Backend interface {
 	Congesting
 	Topologies
 	Tables
+	Cartography
 	// Spare: Status is the state in a few numbers. Ready reports whether the subnet is up (or this
 	// manager is a working standby), with the reason where it is not.
 	Spare
@@ -323,6 +324,7 @@ func build(b Backend, o Options) *router {
 	})
 
 	administration(a, b)
+	path(a, b)
 	machines(a, b)
 	counting(a, b, mux)
 	findings(a, b)
@@ -330,6 +332,7 @@ func build(b Backend, o Options) *router {
 	congesting(a, b)
 	topologies(a, mux, b)
 	tables(a, b)
+	maps(a, b)
 
 	common(a, mux, b, o)
 	changeTokens(a, o.TokenKeeper)

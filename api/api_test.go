@@ -14,6 +14,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"heddle/subnet/atlas"
 )
 
 // fake is a manager that does nothing.
@@ -123,6 +125,28 @@ func (f *fake) SetPartitions(_ context.Context, _, config string) (Partitions, e
 	}
 	f.config = config
 	return f.Partitions(), nil
+}
+
+func (f *fake) Map(q MapQuery) (Map, error) {
+	if q.At == 99 {
+		return Map{}, errors.New("no state 99")
+	}
+	return Map{Generation: 5, At: q.At, Since: q.Since, Map: atlas.Map{Level: q.Level, Unit: q.Unit, Groups: []atlas.MapGroup{{Name: "pod 1"}}}}, nil
+}
+
+func (f *fake) Places(_ uint64, nodes []string) (list []Place, err error) {
+	for _, n := range nodes {
+		list = append(list, Place{GUID: n})
+	}
+	return list, nil
+}
+
+func (f *fake) History(before uint64, limit int) History {
+	return History{Moments: []Moment{{Number: before, Gone: limit}}}
+}
+
+func (f *fake) Trace(from, to string) (Path, error) {
+	return Path{Hops: []PathHop{}, Broken: from + " to " + to}, nil
 }
 
 func (f *fake) Path(from, to string) (Path, error) {

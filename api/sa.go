@@ -118,33 +118,6 @@ type Subscription struct {
 	Producer int    `json:"producer" doc:"16777215: all"`
 }
 
-// Path is the path of packets from one end port to another.
-type Path struct {
-	From    PathEnd   `json:"from"`
-	To      PathEnd   `json:"to"`
-	SL      int       `json:"sl"`
-	MTU     int       `json:"mtu"`
-	Rate    string    `json:"rate"`
-	PKey    string    `json:"pkey" doc:"the lowest P_Key that both share; empty: none, they cannot talk"`
-	Hops    []PathHop `json:"hops" doc:"the switches of the path"`
-	Reverse bool      `json:"reverse" doc:"there is a path back"`
-}
-
-// PathEnd is one end of a path.
-type PathEnd struct {
-	GUID        string `json:"port_guid"`
-	Description string `json:"description"`
-	LID         int    `json:"lid"`
-	Port        int    `json:"port"`
-}
-
-// PathHop is a switch on a path and the port that packets leave it by.
-type PathHop struct {
-	GUID        string `json:"guid"`
-	Description string `json:"description"`
-	Out         int    `json:"out"`
-}
-
 // SAKey is the body of /v1/sa-key, a secret: visible only to clients that may
 // write.
 type SAKey struct {
@@ -215,13 +188,6 @@ func administration(a huma.API, b Administration) {
 		}
 		return reply(x), nil
 	})
-	huma.Get(a, "/v1/path", func(_ context.Context, in *pathInput) (*body[Path], error) {
-		p, err := b.Path(in.From, in.To)
-		if err != nil {
-			return nil, huma.Error404NotFound(err.Error())
-		}
-		return reply(p), nil
-	})
 }
 
 type partitionsInput struct {
@@ -229,9 +195,4 @@ type partitionsInput struct {
 		Config string `json:"config" doc:"the policy in the form of OpenSM's partitions.conf"`
 		Name   string `json:"name,omitempty" maxLength:"4096" doc:"of the file, for messages"`
 	}
-}
-
-type pathInput struct {
-	From string `query:"from" required:"true" doc:"LID, port GUID, GID or node description"`
-	To   string `query:"to" required:"true" doc:"the same"`
 }

@@ -34,6 +34,7 @@ import (
 	"heddle/shell"
 	"heddle/sm"
 	"heddle/store"
+	"heddle/store/ring"
 	"heddle/subnet"
 	"heddle/vm"
 )
@@ -114,6 +115,8 @@ type Config struct {
 	Congestion congestion.Config
 	// Meter knows how busy links are; nil: nobody measures.
 	Meter show.Meter
+	// History keeps what the subnet looked like (package subnet/past); nil: memory does.
+	History *ring.Ring
 	// Events gets what happens, beside the log; nil: the daemon has its own.
 	Events *Events
 	// Lead is called from the loop when the core has become master of the subnet, before it stores or
@@ -157,11 +160,11 @@ type Daemon struct {
 	clock  clock
 	events *Events
 
-	shared  shell.Shared              // published state, and mail between the cores
-	upAt    atomic.Int64              // Unix nanoseconds; 0 while the subnet is not up
-	status  atomic.Pointer[sm.Status] // as of the last notice or snapshot
-	phases  phaseTimes
-	page    pageViews
+	shared shell.Shared              // published state, and mail between the cores
+	upAt   atomic.Int64              // Unix nanoseconds; 0 while the subnet is not up
+	status atomic.Pointer[sm.Status] // as of the last notice or snapshot
+	phases phaseTimes
+	pictures
 	repairs repairs
 
 	packets *mailbox      // to the loop
@@ -200,6 +203,12 @@ type Daemon struct {
 	finder     finder // what is wrong, by the rounds of counters
 	feed       *feed
 	migrations migrations
+}
+
+// pictures are what the page asks for again and again, and the maps of before.
+type pictures struct {
+	page    pageViews
+	history *history
 }
 
 // mails are rung when something waits in shared for a loop.
@@ -253,6 +262,7 @@ func New(cfg Config) *Daemon {
 	d.startAgents()
 	d.shared.Standing = cfg.Groups
 	d.feed = newFeed(&d.migrations)
+	d.history = newHistory(cfg.History)
 	d.options.Store(cfg.SA)
 	d.sa.workers = make([]answerStats, d.cores)
 	d.sa.tables = make([]answerStats, min(maxTableWorkers, max(1, d.cores-1)))
@@ -300,6 +310,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 	defer endVM()
 	defer d.readCounters()()
 	defer d.controlCongestion()()
+	defer d.keepHistory()()
 	go d.receive() // ends when the port is closed, which the caller does after Run
 	l := newLoop(ctx, d)
 	defer l.alarm.timer.Stop()

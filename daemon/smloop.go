@@ -279,7 +279,11 @@ func (l *loop) Compute(j *sm.Job) { go l.d.compute(j) }
 func (l *loop) Publishing() { _ = l.lead() } // an error halts the manager
 
 func (l *loop) Published(s *subnet.Snapshot) {
-	if l.d.cfg.OnPublish != nil && s.State == subnet.Master {
+	if s.State != subnet.Master {
+		return
+	}
+	l.d.history.published(s)
+	if l.d.cfg.OnPublish != nil {
 		l.d.cfg.OnPublish(s)
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"heddle/daemon"
 	"heddle/daemon/process"
 	"heddle/store/ring"
+	"heddle/subnet/past"
 )
 
 // serving serves l in the background until ctx ends; then the channel is
@@ -206,6 +207,37 @@ const (
 	auditName  = "audit"
 	auditBytes = 32 << 20
 )
+
+// Place of what the subnet looked like.
+const (
+	historyDir  = "history" // in the state directory
+	historyName = "history"
+)
+
+// openRings opens the events and the history of m. The returned function closes both.
+func (f smFlags) openRings(m *managed) (end func()) {
+	events, history := f.openEvents(m), f.openHistory(m)
+	return func() { history(); events() }
+}
+
+// openHistory opens what the subnet looked like for m; nil, which means memory, without a state
+// directory and where it cannot be opened. The returned function closes it.
+func (f smFlags) openHistory(m *managed) (end func()) {
+	if f.Files.State == "" {
+		return func() {}
+	}
+	r, err := ring.Open(filepath.Join(f.Files.State, historyDir), historyName, past.Bytes)
+	if err != nil {
+		m.log.Error("the history of the subnet cannot be opened; it is kept in memory", "kind", "history_failed", "err", err)
+		return func() {}
+	}
+	m.history = r
+	return func() {
+		if err := r.Close(); err != nil {
+			m.log.Error("the last states of the history may not be written", "kind", "history_failed", "err", err)
+		}
+	}
+}
 
 // auditLog opens the audit log; without a state directory it is in memory.
 func (f smFlags) auditLog() (*ring.Ring, error) {

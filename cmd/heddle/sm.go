@@ -30,6 +30,7 @@ import (
 	"heddle/store"
 	"heddle/store/boltdb"
 	"heddle/store/journal"
+	"heddle/store/ring"
 	"heddle/subnet"
 	"heddle/transport/ibsim"
 )
@@ -241,7 +242,8 @@ type managed struct {
 	authority process.Authority
 	device    mad.Transport // of the ports of mandates; nil: each is one of its own
 	events    *daemon.Events
-	name      string // of the port
+	history   *ring.Ring // what the subnet looked like; nil: in memory
+	name      string     // of the port
 	core      sm.Config
 	log       *slog.Logger
 	level     *slog.LevelVar // of log
@@ -321,7 +323,7 @@ func (f smFlags) manage(cmd *cobra.Command, m managed) error {
 		return err
 	}
 	defer audit.Close()
-	defer f.openEvents(&m)()
+	defer f.openRings(&m)()
 	var up bool
 	dumps := f.dumper(m.log)
 	defer dumps.close()
@@ -422,7 +424,7 @@ func (f smFlags) daemon(m *managed, core sm.Config, mandate *process.Mandate, sa
 	cfg := &daemon.Config{
 		Port: mandate.Port, PortName: m.name, Core: core, Store: mandate.Store, Revoked: mandate.Revoked, Log: m.log, Once: m.once,
 		Cores: addThreads(), ClaimWait: f.ClaimWait, Queue: f.Queue, QueuePerRequester: f.QueueEach, Registry: f.Registry, VM: f.VM, Meter: m.meter,
-		Progress: m.tty.progress(), Lead: mandate.Lead, Led: mandate.Led, Wall: mandate.Wall, Hints: mandate.Hints,
+		Progress: m.tty.progress(), Lead: mandate.Lead, Led: mandate.Led, Wall: mandate.Wall, Hints: mandate.Hints, History: m.history,
 	}
 	if mandate.Warm != nil {
 		cfg.Warm, cfg.Float = mandate.Warm()
