@@ -30,7 +30,7 @@ func TestPage(t *testing.T) {
 	for _, want := range []string{"SUBNET UP", "MASTER", "36\nswitches", "324\nhosts", "648\nlinks active", "routes by ftree", "Last sweep", "1\npartitions\n", "1\ngroups"} {
 		b.awaitText(want)
 	}
-	b.view("map")
+	b.view("use")
 	// The drawing must have ink: switches and links in their colors.
 	b.awaitPixels("three colors", `const seen = new Set();
 		for (let i = 0; i < d.length; i += 4) if (d[i + 3]) seen.add(d[i] << 16 | d[i + 1] << 8 | d[i + 2]);
@@ -61,7 +61,7 @@ func TestPage(t *testing.T) {
 	// A cable goes: the page follows by itself.
 	fmt.Fprintln(up.In, `link down "host-9"[1]`)
 	b.awaitText("647\nlinks active")
-	b.view("map")
+	b.view("use")
 	b.awaitPixels("the host that has gone in red", `for (let i = 0; i < d.length; i += 4)
 			if (d[i + 3] > 200 && d[i] > 150 && d[i + 1] < 90) return true;
 		return false`)
@@ -145,7 +145,7 @@ func TestPageOfPair(t *testing.T) {
 	for _, want := range []string{"SUBNET UP", "MASTER", "16\nhosts", "this manager is active now"} {
 		standby.awaitText(want)
 	}
-	standby.view("map")
+	standby.view("use")
 	standby.awaitPixels("the fabric", `for (let i = 0; i < d.length; i += 4) if (d[i + 3] > 200) return true; return false`)
 	standby.picture("takeover")
 	// It comes back, and is standby: its page goes on too.

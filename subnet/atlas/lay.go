@@ -131,6 +131,8 @@ func (a *Atlas) inside(g *group, most int32) {
 		}
 		b.columns = max(b.columns, int(width/b.w))
 		b.columns = min(b.columns, len(b.list))
+		lines := (len(b.list) + b.columns - 1) / b.columns
+		b.columns = (len(b.list) + lines - 1) / lines // of equal length
 		step := width / float32(b.columns)
 		for k, s := range b.list {
 			a.switches[s].x = padding + (float32(k%b.columns)+0.5)*step
