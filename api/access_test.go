@@ -213,7 +213,7 @@ func TestRemovedCertificateEndsStreams(t *testing.T) {
 				ended <- time.Now()
 			}()
 			set("viewer CN=x") // that may follow events too
-			time.Sleep(10 * time.Second)
+			<-time.After(10 * time.Second)
 			select {
 			case <-ended:
 				t.Fatal("the stream ended with its role")

@@ -332,7 +332,7 @@ func build(b Backend, o Options) *router {
 	congesting(a, b)
 	topologies(a, mux, b)
 	tables(a, b)
-	maps(a, b)
+	mapping(a, b)
 
 	common(a, mux, b, o)
 	changeTokens(a, o.TokenKeeper)

@@ -82,7 +82,7 @@ type historyInput struct {
 	Limit  int    `query:"limit" minimum:"1" maximum:"1000" default:"200"`
 }
 
-func maps(a huma.API, b Cartography) {
+func mapping(a huma.API, b Cartography) {
 	huma.Get(a, "/v1/map", func(_ context.Context, in *mapInput) (*body[Map], error) {
 		m, err := b.Map(MapQuery(*in))
 		if err != nil {

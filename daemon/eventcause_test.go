@@ -42,7 +42,7 @@ func TestEventsOfOneCause(t *testing.T) {
 		if len(list) != 3 || len(list[1].Links) != 5 || list[1].Cause != 1 || list[1].Message != "5 links are down" || list[1].Attrs["node"] != "node 0x0000000000000007" || list[2].Cause != 1 {
 			t.Errorf("%+v", list)
 		}
-		time.Sleep(holdTimeOver)
+		<-time.After(holdTimeOver)
 		synctest.Wait()
 		if list = follow(t, r, 3); len(list) != 1 || list[0].Kind != "link_up" {
 			t.Errorf("after a second: %+v", list)
@@ -84,13 +84,13 @@ func TestLogLimit(t *testing.T) {
 			}
 			add("trap", 25)
 			add("other", 10)
-			time.Sleep(30 * time.Second)
+			<-time.After(30 * time.Second)
 			add("trap", 5)
 			lines := func() int { return strings.Count(text.String(), "\n") }
 			if want := map[slog.Level]int{slog.LevelInfo: 20, slog.LevelDebug: 40}[level]; lines() != want {
 				t.Errorf("%v: %d lines, want %d", level, lines(), want)
 			}
-			time.Sleep(31 * time.Second)
+			<-time.After(31 * time.Second)
 			synctest.Wait()
 			cut := strings.Contains(text.String(), `msg="20 further events of kind trap within a minute were not logged; 'heddle ctl events --kind trap' has them" kind=log_cut of=trap count=20`)
 			if cut != (level == slog.LevelInfo) || strings.Contains(text.String(), "of=other") {
@@ -119,7 +119,7 @@ func TestAuditsCut(t *testing.T) {
 		if n := len(follow(t, r, 0)); n != auditMost {
 			t.Errorf("%d events", n)
 		}
-		time.Sleep(logSpan)
+		<-time.After(logSpan)
 		synctest.Wait()
 		list := follow(t, r, auditMost)
 		if len(list) != 1 || list[0].Kind != "audit_cut" || list[0].Attrs["count"] != "700" {

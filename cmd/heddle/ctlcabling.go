@@ -112,7 +112,7 @@ func compareCabling(cmd *cobra.Command, o *ctlOptions, name string, text func() 
 	if err != nil {
 		return found, err
 	}
-	answer, err := call(cmd.Context(), o.addr, o.tokenFile, http.MethodPost, "/v1/cabling/check",
+	answer, err := o.call(cmd.Context(), http.MethodPost, "/v1/cabling/check",
 		map[string]any{"name": name, "plan": string(b), "partial": partial})
 	if err == nil {
 		err = json.Unmarshal(answer, &found)
