@@ -48,8 +48,8 @@ func newImport() *cobra.Command {
 
 // opensmImport is an import from OpenSM, and its flags.
 type opensmImport struct {
-	conf, cacheDir, dump, out, state, port string
-	dryRun, force, replace                 bool
+	conf, cacheDir, dump, out, state, port, instance string
+	dryRun, force, replace                           bool
 
 	im       *opensm.Import
 	cache    opensm.Cache
@@ -95,6 +95,7 @@ and with 1 if the import was refused.`,
 	f.StringVar(&x.dump, "sa-db", "", "OpenSM's SA dump, in place of the one that its options name: `FILE`")
 	f.StringVar(&x.out, "out", "heddle.yaml", "configuration `FILE` to write, with mode 0600, as it has the keys, or that of the file which it replaces")
 	f.StringVar(&x.state, "state", "", "`DIR` for the state of the manager, which must not run")
+	f.StringVar(&x.instance, "instance", "", "`PORT` of the service heddle@PORT: state in /var/lib/heddle/PORT, settings in /etc/heddle/PORT.yaml, which PORT.env beside it names")
 	f.StringVar(&x.port, "port", "", "`PORT` through which to compare with the subnet, and to manage it")
 	f.BoolVar(&x.dryRun, "dry-run", false, "write nothing")
 	f.BoolVar(&x.force, "force", false, "leave out options that are refused")
@@ -103,8 +104,11 @@ and with 1 if the import was refused.`,
 }
 
 func (x *opensmImport) run(cmd *cobra.Command) error {
+	if err := x.forInstance(cmd); err != nil {
+		return err
+	}
 	if x.state == "" {
-		return usagef("missing state; give --state DIR, such as /var/lib/heddle")
+		return usagef("missing state; give --state DIR, such as /var/lib/heddle, or --instance PORT")
 	}
 	if _, err := os.Stat(x.out); err == nil && !x.replace && !x.dryRun {
 		return fmt.Errorf("%s exists; give --replace, or another --out", x.out)
@@ -176,6 +180,9 @@ func (x *opensmImport) readOptions(cmd *cobra.Command) error {
 		if r := &x.im.Results[i]; r.Outcome == opensm.Refused {
 			x.problems = append(x.problems, fmt.Sprintf("%s:%d: %s %s: %s", x.conf, r.Value.Line, r.Option.Name, r.Shown(), r.Why))
 		}
+	}
+	if x.instance != "" {
+		return nil // its unit has state and port
 	}
 	state, err := filepath.Abs(x.state)
 	if err != nil {
@@ -440,7 +447,7 @@ func (x *opensmImport) write(out io.Writer) (err error) {
 	if err := errors.Join(db.Apply(x.ops()), db.Close()); err != nil {
 		return err
 	}
-	if err := os.Rename(tmp.Name(), x.out); err != nil {
+	if err := errors.Join(os.Rename(tmp.Name(), x.out), x.nameConfig()); err != nil {
 		return err
 	}
 	_, err = fmt.Fprintf(out, "%s has %s, %s, %s and %s of the SA\n%s has the settings: heddle sm --config %s\n", x.state, plural.Of(len(x.cache.LIDs), "LID"),

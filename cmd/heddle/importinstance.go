@@ -1,0 +1,70 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+// Places of the packaged services (contrib/systemd/heddle@.service).
+const (
+	packageConfig = "/etc/heddle"
+	packageState  = "/var/lib/heddle"
+)
+
+// forInstance fills in the places of a packaged service. Several instances share heddle.yaml, and each
+// OpenSM had options of its own.
+func (x *opensmImport) forInstance(cmd *cobra.Command) error {
+	if x.instance == "" {
+		return nil
+	}
+	if x.instance != filepath.Base(x.instance) || strings.HasPrefix(x.instance, ".") {
+		return usagef("--instance %q: want a port as in heddle@PORT, such as 0x0002c90300000001 or mlx5_0:1", x.instance)
+	}
+	if !cmd.Flags().Changed("state") {
+		x.state = filepath.Join(packageState, x.instance)
+	}
+	if !cmd.Flags().Changed("out") {
+		x.out = filepath.Join(packageConfig, x.instance+".yaml")
+	}
+	return nil
+}
+
+// nameConfig has the environment of an instance name its settings.
+func (x *opensmImport) nameConfig() error {
+	if x.instance == "" {
+		return nil
+	}
+	out, err := filepath.Abs(x.out)
+	if err != nil {
+		return err
+	}
+	env := filepath.Join(filepath.Dir(out), x.instance+".env")
+	text, err := os.ReadFile(env)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	line := "HEDDLE_CONFIG=" + out + "\n"
+	for l := range strings.Lines(string(text)) {
+		switch {
+		case strings.TrimSpace(l) == strings.TrimSpace(line):
+			return nil
+		case strings.HasPrefix(l, "HEDDLE_CONFIG="):
+			return fmt.Errorf("%s names another file: make it  %s", env, strings.TrimSpace(line))
+		}
+	}
+	if len(text) > 0 && !strings.HasSuffix(string(text), "\n") {
+		line = "\n" + line
+	}
+	file, err := os.OpenFile(env, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
+	if err != nil {
+		return err
+	}
+	_, err = file.WriteString(line)
+	return errors.Join(err, file.Close())
+}
