@@ -83,7 +83,7 @@ type Quorum struct {
 	dropped bool               // they know what was not stored, from standby; guarded by mu
 	granted bool               // as master; guarded by mu
 	stop    context.CancelFunc // of keep; nil while the core is not master; guarded by mu
-	why     error              // why the term was not won; guarded by mu
+	why     error              // why the term was not won, or is lost; guarded by mu
 	regain  bool               // it was won after it could not be, or was lost; guarded by mu
 	tally   tally              // guarded by mu
 	resting chan struct{}      // closed when keep, or the resignation after it, has ended; guarded by mu
@@ -348,7 +348,9 @@ func (q *Quorum) attend(ctx context.Context) {
 	}
 	limited, cancel := context.WithTimeout(ctx, q.wait())
 	defer cancel()
-	if err := q.Terms.Attend(limited); err != nil && ctx.Err() == nil {
+	err := q.Terms.Attend(limited)
+	q.refuses(err)
+	if err != nil && ctx.Err() == nil {
 		q.log().Warn("the shared state does not answer", "err", err)
 	}
 }

@@ -319,6 +319,9 @@ func TestQuorumLoses(t *testing.T) {
 	}
 	r.s.other(1, false)
 	r.applies(false)
+	if h := r.q.HA(); h.State != "refused" || !strings.Contains(h.Why, store.ErrUnavailable.Error()) {
+		t.Errorf("%q, %q: nobody says why changes are refused", h.State, h.Why)
+	}
 	r.s.with(func() {
 		if r.s.wins != 1 {
 			t.Error("the term was taken back from the other master")

@@ -77,10 +77,23 @@ func (q *Quorum) count(won bool) {
 	q.regain = false
 }
 
+// refuses keeps what the store said when it refused a change because the term is lost.
+func (q *Quorum) refuses(err error) {
+	if err == nil || q.Terms.Holds() {
+		return
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.stop != nil && q.why == nil {
+		q.why = err
+	}
+}
+
 // measured is Apply of the shared store, and counts how long it takes.
 func (r *reader) measured(ops []store.Op) error {
 	began := time.Now()
 	err := r.Terms.Apply(ops)
+	r.q.refuses(err)
 	if err == nil {
 		r.q.mu.Lock()
 		r.q.tally.entries++
