@@ -290,11 +290,12 @@ func (s *soak) judge() {
 		of    func(soakTaken) int
 	}{
 		{"memory of the manager that was never killed on standby, KiB", 5, as(0, rss)},
-		{"its heap on standby, KiB", 5, as(0, heap)},
+		{"its heap on standby, KiB", 50, as(0, heap)},
 		{"its memory as the active one, KiB", 50, as(1, rss)},
-		{"its heap as the active one, KiB", 25, as(1, heap)},
-		{"files of manager 0, bytes", 10, func(x soakTaken) int { return x.files[0] }},
-		{"files of manager 1, bytes", 10, func(x soakTaken) int { return x.files[1] }},
+		{"its heap as the active one, KiB", 50, as(1, heap)},
+		// The file of the state doubles when its pages do not suffice; the journal in it is bounded.
+		{"files of manager 0, bytes", 110, func(x soakTaken) int { return x.files[0] }},
+		{"files of manager 1, bytes", 110, func(x soakTaken) int { return x.files[1] }},
 		{"descriptors of the manager that was never killed", 10, func(x soakTaken) int { return x.open[1] }},
 	} {
 		was, is := median(from, from+part, c.of), median(total-part, total, c.of)
