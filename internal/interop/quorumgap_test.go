@@ -85,8 +85,8 @@ func (x *trio) settled(dead int) int {
 				ready = false
 			case h.State == "term" && master < 0 && status(x.t, x.addr[i]).SubnetUp:
 				master = i
-			case h.State != "follower" || !h.Quorum.Warm:
-				ready = false
+			case h.State != "follower" || !h.Quorum.Warm || status(x.t, x.addr[i]).State != "STANDBY":
+				ready = false // one that reads the subnet for the first time keeps others from taking over
 			}
 		}
 		if master >= 0 && ready {
