@@ -10,7 +10,7 @@ export CGO_ENABLED ?= 0
 # How long each fuzz target runs under `make fuzz`.
 FUZZTIME ?= 20s
 
-.PHONY: help build heddle-etcd packages image test-packages run check test test-only test-etcd same race fuzz-some test-long test-kernel soak bench bench-repair bench-peers fuzz lint fmt deps clean
+.PHONY: help build heddle-etcd packages image test-packages run check test test-only test-etcd same race fuzz-some test-long test-kernel soak bench bench-repair bench-page bench-peers fuzz lint fmt deps clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -89,6 +89,9 @@ bench: build deps ## the numbers of docs/benchmarks.md, peers measured in the sa
 
 bench-repair: build deps ## how fast faults are repaired: every engine in virtual time, OpenSM in real time
 	$(GO) run ./internal/bench -only repair
+
+bench-page: deps ## the page's map of 11,664 hosts in Chromium without a GPU: first picture, frames/s, heap
+	HEDDLE_PAGE_SPEED=1 $(GO) test -count=1 -v -run TestPageSpeed ./internal/interop
 
 bench-peers: build deps ## every routing engine beside OpenSM's, each peer run at most 120 s
 	$(GO) run ./internal/bench -only routes -runs 3

@@ -65,47 +65,63 @@ func Open(log *ring.Ring) (*Past, error) {
 		return nil, err
 	}
 	list = list[max(0, len(list)-MaxMoments):]
-	// The state is needed from the last whole record on; before that, differences say enough.
-	p.replay(list, func(r *ring.Record, c *wiring.Change, gen uint64, state *wiring.Wiring) {
-		p.moments = append(p.moments, moment(r, c, gen, state))
-		p.last = state
-	})
+	replay(list, func(r *ring.Record, c *wiring.Change, gen uint64, name func(wiring.End) string) {
+		p.moments = append(p.moments, moment(r, c, gen, name))
+	}, func(state *wiring.Wiring) { p.last = state })
 	return p, nil
 }
 
-// replay reads records in sequence, and calls f with each that has all that it needs, and the state that
-// it leads to.
-func (p *Past) replay(list []ring.Record, f func(r *ring.Record, c *wiring.Change, gen uint64, state *wiring.Wiring)) {
-	var state *wiring.Wiring
+// replay reads records in sequence, and calls f with each that has all that it needs. Then it calls last
+// with the state that the last one of them leads to. It does not make the states in between, because that
+// takes a millisecond for each in a large subnet.
+func replay(list []ring.Record, f func(r *ring.Record, c *wiring.Change, gen uint64, name func(wiring.End) string), last func(*wiring.Wiring)) {
+	var state *wiring.Wiring // of the last whole record; nil: what follows means nothing
+	var since []*wiring.Change
 	number := uint64(0)
+	now := func() *wiring.Wiring { return wiring.Apply(state, wiring.Compose(since)) }
+	name := func(e wiring.End) string {
+		for i := len(since) - 1; i >= 0; i-- {
+			for k := range since[i].Nodes {
+				if since[i].Nodes[k].GUID == e.GUID {
+					return endName(since[i].Nodes[k].Name, e)
+				}
+			}
+		}
+		return nameOf(state, e)
+	}
+	end := &wiring.Wiring{}
 	for i := range list {
 		r := &list[i]
 		c, gen, err := wiring.Decode(r.Data)
+		follows := err == nil && state != nil && r.Number == number+1
 		switch {
-		case err != nil:
-			state = nil
-			continue
-		case wiring.Whole(r.Data):
-			before := state
-			state = wiring.Apply(&wiring.Wiring{}, c)
-			if before != nil && r.Number == number+1 {
-				c = wiring.Diff(before, state)
-			} else {
-				c = &wiring.Change{}
+		case err == nil && wiring.Whole(r.Data):
+			whole := wiring.Apply(&wiring.Wiring{}, c)
+			c = &wiring.Change{} // nobody knows
+			if follows {
+				c = wiring.Diff(now(), whole)
 			}
-		case state == nil || r.Number != number+1:
-			state = nil
-			continue
+			state, since = whole, nil
+		case follows:
+			since = append(since, c)
 		default:
-			state = wiring.Apply(state, c)
+			if state != nil {
+				end = now()
+			}
+			state, since = nil, nil
+			continue
 		}
 		number = r.Number
-		f(r, c, gen, state)
+		f(r, c, gen, name)
 	}
+	if state != nil {
+		end = now()
+	}
+	last(end)
 }
 
 // moment describes the change that led to a state.
-func moment(r *ring.Record, c *wiring.Change, gen uint64, state *wiring.Wiring) Moment {
+func moment(r *ring.Record, c *wiring.Change, gen uint64, nameOf func(wiring.End) string) Moment {
 	m := Moment{Number: r.Number, Time: r.Time, Gen: gen, Whole: wiring.Whole(r.Data)}
 	text := ""
 	note := func(n *int, name, what string) {
@@ -128,7 +144,7 @@ func moment(r *ring.Record, c *wiring.Change, gen uint64, state *wiring.Wiring) 
 		k := &c.Cables[i]
 		name := ""
 		if text == "" {
-			name = nameOf(state, k.A) + " to " + nameOf(state, k.B)
+			name = nameOf(k.A) + " to " + nameOf(k.B)
 		}
 		switch {
 		case k.State == wiring.Gone:
@@ -144,9 +160,15 @@ func moment(r *ring.Record, c *wiring.Change, gen uint64, state *wiring.Wiring) 
 }
 
 func nameOf(w *wiring.Wiring, e wiring.End) string {
-	name := e.GUID.String()
-	if i := w.Find(e.GUID); i >= 0 && w.Nodes[i].Name != "" {
-		name = w.Nodes[i].Name
+	if i := w.Find(e.GUID); i >= 0 {
+		return endName(w.Nodes[i].Name, e)
+	}
+	return endName("", e)
+}
+
+func endName(name string, e wiring.End) string {
+	if name == "" {
+		name = e.GUID.String()
 	}
 	return fmt.Sprintf("%s:%d", name, e.Port)
 }
@@ -190,7 +212,7 @@ func (p *Past) Add(now *wiring.Wiring, gen uint64, at time.Time) (added bool, er
 	if len(p.moments) >= 2*MaxMoments {
 		p.moments = append([]Moment(nil), p.moments[len(p.moments)-MaxMoments:]...)
 	}
-	p.moments = append(p.moments, moment(&ring.Record{Number: number, Time: at, Data: data}, c, gen, next))
+	p.moments = append(p.moments, moment(&ring.Record{Number: number, Time: at, Data: data}, c, gen, func(e wiring.End) string { return nameOf(next, e) }))
 	return true, nil
 }
 
@@ -243,12 +265,10 @@ func (p *Past) At(number uint64) (*wiring.Wiring, Moment, error) {
 		return nil, m, err
 	}
 	var state *wiring.Wiring
-	p.replay(list, func(r *ring.Record, _ *wiring.Change, _ uint64, s *wiring.Wiring) {
-		if r.Number == number {
-			state = s
-		}
-	})
-	if state == nil {
+	reached := uint64(0)
+	replay(list, func(r *ring.Record, _ *wiring.Change, _ uint64, _ func(wiring.End) string) { reached = r.Number },
+		func(s *wiring.Wiring) { state = s })
+	if reached != number {
 		return nil, m, fmt.Errorf("the state with number %d is not stored any more", number)
 	}
 	return state, m, nil

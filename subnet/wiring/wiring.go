@@ -302,3 +302,48 @@ func Sort(w *Wiring) {
 	slices.SortFunc(w.Nodes, func(a, b Node) int { return cmp.Compare(a.GUID, b.GUID) })
 	slices.SortFunc(w.Cables, func(a, b Cable) int { return a.compare(&b) })
 }
+
+// Compose is the change that changes make which follow each other.
+func Compose(list []*Change) *Change {
+	type node struct {
+		Node
+		gone bool
+	}
+	type cable struct {
+		Cable
+		gone bool
+	}
+	nodes, cables := map[ib.GUID]node{}, map[[2]End]cable{}
+	for _, c := range list {
+		for _, n := range c.NoNodes {
+			nodes[n.GUID] = node{n, true}
+		}
+		for _, n := range c.Nodes {
+			nodes[n.GUID] = node{n, false}
+		}
+		for _, k := range c.NoCables {
+			cables[[2]End{k.A, k.B}] = cable{k, true}
+		}
+		for _, k := range c.Cables {
+			cables[[2]End{k.A, k.B}] = cable{k, false}
+		}
+	}
+	var there, gone Wiring
+	for _, n := range nodes {
+		if n.gone {
+			gone.Nodes = append(gone.Nodes, n.Node)
+		} else {
+			there.Nodes = append(there.Nodes, n.Node)
+		}
+	}
+	for _, k := range cables {
+		if k.gone {
+			gone.Cables = append(gone.Cables, k.Cable)
+		} else {
+			there.Cables = append(there.Cables, k.Cable)
+		}
+	}
+	Sort(&there)
+	Sort(&gone)
+	return &Change{Nodes: there.Nodes, Cables: there.Cables, NoNodes: gone.Nodes, NoCables: gone.Cables}
+}

@@ -81,7 +81,7 @@ func random(rng *rand.Rand) *Wiring {
 // remembers obeys its rules.
 func TestApply(t *testing.T) {
 	rng := rand.New(rand.NewPCG(5, 6))
-	w := &Wiring{}
+	w, all := &Wiring{}, []*Change{}
 	for step := range int64(200) {
 		now := random(rng)
 		next := Carry(w, now, 1000*step)
@@ -98,6 +98,9 @@ func TestApply(t *testing.T) {
 			t.Fatalf("step %d: applied\n%+v\nwant\n%+v", step, x, next)
 		}
 		check(t, next, now, 1000*step)
+		if all = append(all, c); !Apply(&Wiring{}, Compose(all)).equal(next) {
+			t.Fatalf("step %d: the changes together lead to another state", step)
+		}
 		w = next
 	}
 }

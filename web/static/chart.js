@@ -18,7 +18,7 @@ export function chart(canvas, o) {
   const g = canvas.getContext('2d');
   const view = { x: 0, y: 0, k: 0 }; // world at the left upper corner, pixels for a unit
   const inside = new Map(); // details by unit, those looked at last at the end
-  let base = null, ways = [], chosen = '', color = {}, due = 0, asked = 0, frames = 0, drawing = 0, shapes = 0, life = 0;
+  let base = null, ways = [], chosen = '', color = {}, due = 0, asked = 0, frames = 0, drawing = 0, shapes = 0, life = 0, shown = 0;
 
   const colors = () => {
     for (const c of ['card', 'ink', 'soft', 'line', 'edge', 'good', 'warn', 'bad', 'accent', 'link', 'bg']) color[c] = css(`--${c}`);
@@ -340,13 +340,15 @@ export function chart(canvas, o) {
       base = m;
       if (other || !view.k) whole();
       draw();
+      shown ||= performance.now();
       clearTimeout(due);
       due = setTimeout(look, 0);
     },
-    ways(list) {
+    // ways shows paths; to: look at them.
+    ways(list, to) {
       ways = list;
       const all = list.flatMap(w => w.points);
-      if (all.length) {
+      if (all.length && to) {
         const x = Math.min(...all.map(p => p.x)), y = Math.min(...all.map(p => p.y));
         fit(x - 20, y - 20, Math.max(...all.map(p => p.x)) - x + 40, Math.max(...all.map(p => p.y)) - y + 40);
       }
@@ -354,7 +356,7 @@ export function chart(canvas, o) {
     },
     choose(id) { chosen = id; if (id) open(id); else whole(); },
     zoom, pan, whole, draw,
-    stats: () => ({ frames, shapes, inside: inside.size, level: base?.level }),
+    stats: () => ({ frames, shapes, shown, inside: inside.size, level: base?.level }),
     close() {
       resized.disconnect();
       removeEventListener('theme', again);

@@ -52,7 +52,7 @@ export function with_(change) {
 export async function base(ctx, address) {
   const m = await ctx.get(`v1/map?level=1${address}`);
   const n = m.groups.reduce((a, g) => a + g.switches, 0);
-  return n <= 128 ? ctx.get(`v1/map?level=2${address}`) : m;
+  return n <= 300 ? ctx.get(`v1/map?level=2${address}`) : m;
 }
 
 const place = (name, id, port) => link(port ? `#/port/${id}/${port}` : `#/node/${id}`, port ? `${name} port ${port}` : name);

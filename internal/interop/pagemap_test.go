@@ -1,0 +1,141 @@
+package interop
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"regexp"
+	"testing"
+
+	"heddle/api"
+	"heddle/internal/need"
+)
+
+// TestTraceAsIbtracert: the path that the manager shows is the one that Debian's ibtracert walks by
+// reading the switches' tables, both ways.
+func TestTraceAsIbtracert(t *testing.T) {
+	dir := t.TempDir()
+	addr := need.Addr(t)
+	sock := socketName()
+	up := start(t, dir, nil, heddle, "up", "--topo", "fattree,324", "--api", addr, "--socket", sock, "--token-file", filepath.Join(dir, "token"))
+	up.await("SUBNET UP\n", 0, upTime)
+	env := []string{"IBSIM_SOCKNAME=" + sock, "SIM_HOST=host-7"}
+	step := regexp.MustCompile(`(?m)^\[(\d+)\] -> (?:switch|ca) port \{(0x[0-9a-f]+)\}\[(\d+)\]`)
+	for _, pair := range [][2]string{{"host-1", "host-300"}, {"host-20", "host-2"}, {"host-100", "sw-2-3"}, {"host-3", "host-4"}} {
+		var p api.Path
+		getJSON(t, "http://"+addr+"/v1/path?trace=true&"+url.Values{"from": {pair[0]}, "to": {pair[1]}}.Encode(), &p)
+		for _, way := range []*api.Path{&p, p.Back} {
+			text := must(t, upTime, dir, env, "ibsim-run", "ibtracert", fmt.Sprint(way.From.LID), fmt.Sprint(way.To.LID))
+			var theirs []string
+			for _, m := range step.FindAllStringSubmatch(text, -1) {
+				theirs = append(theirs, fmt.Sprint(m[1], " ", m[2], " ", m[3]))
+			}
+			ours, out := []string{}, way.From.Port
+			for i, h := range way.Hops {
+				if i > 0 || out != 0 { // a path from a switch begins at its own port 0
+					ours = append(ours, fmt.Sprint(out, " ", h.GUID, " ", h.In))
+				}
+				out = h.Out
+			}
+			if out != 0 {
+				ours = append(ours, fmt.Sprint(out, " ", way.To.GUID, " ", way.To.Port))
+			}
+			if fmt.Sprint(ours) != fmt.Sprint(theirs) {
+				t.Errorf("%s to %s: ours is %q, ibtracert's %q:\n%s", way.From.Description, way.To.Description, ours, theirs, text)
+			}
+		}
+	}
+}
+
+// TestMapTransfer: what a browser loads before the first picture of 11,664 hosts is bounded, compressed or
+// not, and a group with its hosts is too.
+func TestMapTransfer(t *testing.T) {
+	if testing.Short() {
+		t.Skip("a subnet of 11,664 hosts")
+	}
+	dir := t.TempDir()
+	addr := need.Addr(t)
+	up := start(t, dir, nil, heddle, "up", "--topo", "fattree,11664", "--api", addr, "--socket", socketName(), "--token-file", filepath.Join(dir, "token"))
+	up.await("SUBNET UP\n", 0, upTime)
+	total := 0
+	get := func(path string) []byte {
+		resp, err := http.Get("http://" + addr + "/" + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		body, err := io.ReadAll(resp.Body)
+		if err != nil || resp.StatusCode != http.StatusOK {
+			t.Fatalf("%s: %v, %v", path, resp.Status, err)
+		}
+		var z bytes.Buffer
+		w := gzip.NewWriter(&z)
+		_, _ = w.Write(body)
+		_ = w.Close()
+		total += z.Len()
+		return body
+	}
+	for _, path := range []string{"", "style.css", "map.css", "icon.svg", "theme.js", "shell.js", "dom.js", "chart.js", "views/map.js", "views/timeline.js", "v1/whoami", "v1/status", "v1/ha", "v1/map?level=1", "v1/history"} {
+		get(path)
+	}
+	var m api.Map
+	if err := json.Unmarshal(get("v1/map?level=1"), &m); err != nil || len(m.Groups) != 37 || len(m.Bundles) != 36 {
+		t.Errorf("%d groups, %d bundles, %v", len(m.Groups), len(m.Bundles), err)
+	}
+	if total > 60<<10 {
+		t.Errorf("%d bytes before the first picture", total)
+	}
+	t.Logf("%d bytes, compressed, before the first picture", total)
+	if one := get("v1/map?level=3&unit=" + m.Groups[0].ID); len(one) > 100<<10 {
+		t.Errorf("one group has %d bytes", len(one))
+	}
+}
+
+// TestPageSpeed measures the map of 11,664 hosts in Chromium without a GPU: the time from the map's JSON to
+// the picture, frames while it is moved and zoomed, and the heap. Times depend on the machine, so it runs
+// for "make bench-page" alone.
+func TestPageSpeed(t *testing.T) {
+	if os.Getenv("HEDDLE_PAGE_SPEED") == "" {
+		t.Skip("make bench-page")
+	}
+	b := openBrowser(t)
+	dir := t.TempDir()
+	addr := need.Addr(t)
+	up := start(t, dir, nil, heddle, "up", "--topo", "fattree,11664", "--api", addr, "--socket", socketName(), "--token-file", filepath.Join(dir, "token"))
+	up.await("SUBNET UP\n", 0, upTime)
+	b.open(addr)
+	b.view("map")
+	b.awaitMatch(`1,620 switches, 11,664 hosts, 37 groups`)
+	var m struct{ First, Whole, Close, Heap float64 }
+	b.script(`const first = async () => {
+			const got = performance.getEntriesByType('resource').findLast(e => e.name.includes('v1/map?level=1')).responseEnd;
+			return mapStats().shown - got;
+		};
+		const frames = async step => { // for two seconds
+			const from = mapStats().frames, began = performance.now();
+			for (let i = 0; performance.now() - began < 2000; i++) {
+				step(i);
+				await new Promise(requestAnimationFrame);
+			}
+			return (mapStats().frames - from) * 1000 / (performance.now() - began);
+		};
+		const c = document.querySelector('#chart canvas'), key = k => c.dispatchEvent(new KeyboardEvent('keydown', { key: k }));
+		const both = i => key(['ArrowLeft', '+', 'ArrowRight', '-'][i % 4]);
+		const out = { First: await first(), Whole: await frames(both) };
+		for (let i = 0; i < 6; i++) key('+');
+		while (mapStats().inside < 3) await new Promise(requestAnimationFrame);
+		await new Promise(done => setTimeout(done, 3000)); // insides arrive
+		out.Close = await frames(both);
+		out.Heap = performance.memory.usedJSHeapSize / 1e6;
+		return out`, &m)
+	t.Logf("first picture %.0f ms after the JSON; %.0f frames/s of all, %.0f frames/s with insides; heap %.1f MB", m.First, m.Whole, m.Close, m.Heap)
+	if m.First > 1000 || m.Whole < 10 || m.Close < 10 || m.Heap > 100 {
+		t.Error("want 1 s, 10 frames/s, 100 MB")
+	}
+}
