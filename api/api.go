@@ -267,6 +267,8 @@ type Options struct {
 	Audit Auditor
 	// Control changes the settings of the program; nil: nobody can while it runs.
 	Control Controller
+	// Webhooks are the states of targets; nil: there are none.
+	Webhooks func() []Webhook
 	// Limits bounds what clients may try and ask; nil: wrong credentials alone, on this handler.
 	Limits *Limits
 	// Now is the clock; nil: time.Now.
@@ -348,6 +350,7 @@ func common(a huma.API, mux *router, b Spare, o Options) {
 	identity(a)
 	tokens(a, o.Tokens)
 	auditLog(a, o.Audit)
+	webhooks(a, o.Webhooks)
 	controlling(a, o.Control)
 	texts(mux, b, o.HA)
 	mux.HandleFunc("GET /v1/support", support(mux, orNow(o.Now)))

@@ -245,3 +245,27 @@ func beginning(b Journal, r *http.Request) (uint64, error) {
 	}
 	return newest[0].Seq - 1, nil
 }
+
+// Webhook is how it stands with a target of webhooks.
+type Webhook struct {
+	Name         string `json:"name"`
+	Host         string `json:"host" doc:"of its URL, the rest of which is not shown"`
+	State        string `json:"state" enum:"ok,failing,open,gone" doc:"open: the breaker allows one try at the end of each pause; gone: it answered 410, and gets nothing until the manager is started again"`
+	Acknowledged uint64 `json:"acknowledged" doc:"number up to which it has its events"`
+	Waiting      uint64 `json:"waiting" doc:"events after that number, wanted or not"`
+	Sent         uint64 `json:"sent"`
+	Failed       uint64 `json:"failed" doc:"tries"`
+	Failures     uint64 `json:"failures" doc:"tries that failed since the last success"`
+	Dropped      uint64 `json:"dropped" doc:"events that were too old for its queue"`
+	Error        string `json:"error,omitempty" doc:"of the last try"`
+}
+
+// webhooks adds /v1/webhooks.
+func webhooks(a huma.API, states func() []Webhook) {
+	huma.Get(a, "/v1/webhooks", func(context.Context, *struct{}) (*body[[]Webhook], error) {
+		if states == nil {
+			return reply([]Webhook{}), nil
+		}
+		return reply(nonNil(states())), nil
+	})
+}

@@ -61,6 +61,7 @@ var routes = []Route{
 	{Method: http.MethodGet, Path: "/v1/history", Least: access.Viewer},
 	{Method: http.MethodGet, Path: "/v1/events", Least: access.Viewer},
 	{Method: http.MethodGet, Path: "/v1/events/stream", Least: access.Viewer},
+	{Method: http.MethodGet, Path: "/v1/webhooks", Least: access.Viewer},
 	{Method: http.MethodPost, Path: "/v1/sweep", Least: access.Operator},
 	{Method: http.MethodPost, Path: "/v1/reroute", Least: access.Operator},
 	// Pages of tables, details and the search.

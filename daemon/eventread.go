@@ -112,3 +112,27 @@ func (r *Events) find(q api.EventsQuery, oldest bool) (list []api.Event, err err
 	slices.Reverse(list)
 	return list, err
 }
+
+// Last is the number of the newest event. With ID, After and More it implements webhook.Source.
+func (r *Events) Last() uint64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.last
+}
+
+// ID tells the numbers of these events from those of others.
+func (r *Events) ID() string { return r.ring.ID() }
+
+// After returns at most limit events with a greater number, oldest first.
+func (r *Events) After(n uint64, limit int) []api.Event {
+	// An error is that of the disk; the events in memory are there all the same.
+	list, _ := r.find(api.EventsQuery{After: n, Limit: limit}, true)
+	return list
+}
+
+// More returns a channel that is closed at the next event.
+func (r *Events) More() <-chan struct{} {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.more
+}

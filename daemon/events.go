@@ -41,6 +41,7 @@ type Events struct {
 	queue   []entry // not written yet; guarded by mu
 	lost    uint64  // that found no room in queue since the last batch; guarded by mu
 	busy    bool    // the goroutine runs; guarded by mu
+	spare   bool    // the manager is standby; guarded by mu
 	idle    chan struct{}
 	flush   bool        // what is held is to be released; guarded by mu
 	wake    *time.Timer // when something is due; guarded by mu
@@ -96,7 +97,15 @@ func (r *Events) add(x *entry) {
 		return
 	}
 	r.queue = append(r.queue, *x)
+	r.queue[len(r.queue)-1].e.Spare = r.spare
 	r.begin()
+}
+
+// SetSpare says whether events from now on are those of a manager on standby.
+func (r *Events) SetSpare(on bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.spare = on
 }
 
 // begin starts the goroutine that writes. The holder of mu calls it.

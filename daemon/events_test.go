@@ -209,6 +209,21 @@ func TestEventsWithoutDisk(t *testing.T) {
 	}
 }
 
+// TestSpare: events of a manager on standby say so.
+func TestSpare(t *testing.T) {
+	r := openEvents(t, t.TempDir())
+	for i := range 4 {
+		r.SetSpare(i%2 == 0)
+		r.Add(event(i))
+	}
+	r.Flush()
+	for i, e := range r.After(0, 3) {
+		if e.Spare != (i%2 == 0) || i > 2 {
+			t.Errorf("%+v", e)
+		}
+	}
+}
+
 // BenchmarkEventAdd is what an event costs the loop of a core.
 func BenchmarkEventAdd(b *testing.B) {
 	r, err := ring.OpenLimits(b.TempDir(), "events", EventLimits())

@@ -367,8 +367,11 @@ func (l *loop) Stepped(_ sm.Event, out *sm.Output) {
 	d := l.d
 	st := d.core.Standing()
 	l.changedStatus(st)
-	if st.State != l.state && d.cfg.OnState != nil {
-		d.cfg.OnState(st.State)
+	if st.State != l.state {
+		d.events.SetSpare(st.State == subnet.Standby)
+		if d.cfg.OnState != nil {
+			d.cfg.OnState(st.State)
+		}
 	}
 	l.state = st.State
 	switch {

@@ -72,6 +72,7 @@ type SAKey struct {
 type Files struct {
 	Partitions, QoSPolicy, PrefixRoutes string // read again on SIGHUP
 	NodeNames                           string
+	Webhooks                            string
 	Thresholds                          string // read again on SIGHUP
 	SADump, Groups                      string
 	State, Dump                         string // directories

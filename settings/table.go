@@ -327,6 +327,11 @@ var programTable = []Setting{
 		value:   text{func(c *Config) *string { return &c.API.Clients }},
 	},
 	{
+		Name: "webhooks", Group: Serving, Arg: "FILE", Since: v020,
+		Meaning: "targets that get events as signed webhooks: name, url, secret-file, kinds and level of each, in YAML (docs/events.md)",
+		value:   text{func(c *Config) *string { return &c.Files.Webhooks }},
+	},
+	{
 		Name: "api-rate", Group: Serving, Arg: "N", Since: v020, Unit: "requests a second", Live: true,
 		Meaning: "how many requests each named token and each client certificate may make in the long run, and ten seconds' worth at a time",
 		value:   number[int]{at: func(c *Config) *int { return &c.API.Rate }, max: 1_000_000, zero: "any number"},

@@ -63,7 +63,7 @@ func (f smFlags) writeToken(addr string, o *api.Options) (file string, err error
 // serve starts the API as configured. quiet omits the default address, for a
 // manager that ends within a second.
 func (f smFlags) serve(ctx context.Context, p *process.Process, limits *api.Limits, m managed, quiet bool) (running []chan struct{}, err error) {
-	o := api.Options{Hosts: f.API.Hosts, Limits: limits}
+	o := api.Options{Hosts: f.API.Hosts, Limits: limits, Webhooks: m.hooks}
 	// ctl of this user finds the API by its announcement.
 	atEnd := func(do func()) {
 		done := make(chan struct{})

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -252,7 +253,8 @@ type managed struct {
 	page      func(url string) // called with the page's URL; may be nil
 	meter     show.Meter       // of links; may be nil
 	// with starts what runs beside the manager until ctx ends; may be nil.
-	with func(ctx context.Context, p *process.Process) []chan struct{}
+	with  func(ctx context.Context, p *process.Process) []chan struct{}
+	hooks func() []api.Webhook // states of webhooks; nil: there are none
 }
 
 // Default of the most SMPs in flight. On a real subnet it is low, because VL15
@@ -396,12 +398,16 @@ func publish(mandate *process.Mandate, dumps *dumper, scripts *opensmFiles) func
 
 // serveAll serves the API and the UFM calls. It returns what closes when a server has ended.
 func (f smFlags) serveAll(ctx context.Context, live *running, m managed) ([]chan struct{}, error) {
+	hooks, err := f.startWebhooks(ctx, &m)
+	if err != nil {
+		return nil, err
+	}
 	servers, err := f.serve(ctx, live.p, live.limits, m, m.once && !f.Given("api"))
 	if err != nil {
 		return nil, err
 	}
 	ufm, err := f.serveUFM(ctx, live.p, m)
-	return append(servers, ufm...), err
+	return slices.Concat(servers, ufm, hooks), err
 }
 
 // dumper writes the dump files; nil: none are wanted.

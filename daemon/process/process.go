@@ -123,6 +123,7 @@ type Process struct {
 // New returns a process on standby, which knows the named tokens of the authority's store.
 func New(cfg Config) *Process {
 	p := &Process{cfg: cfg, events: cmp.Or(cfg.Events, daemon.NewEvents()), started: time.Now()}
+	p.events.SetSpare(true) // until a manager runs
 	p.tokens.follow.Registry = &p.tokens.registry
 	if err := p.tokens.poll(cfg.Authority.Store()); err != nil {
 		p.log().Error("the named tokens cannot be read; they are refused", "kind", "tokens_unread", "err", err)
@@ -195,6 +196,7 @@ func (p *Process) reign(ctx context.Context, m *Mandate) error {
 func (p *Process) enter(d *daemon.Daemon) {
 	p.mu.Lock()
 	p.manager.Store(d)
+	p.events.SetSpare(d == nil)
 	metrics := p.metrics(d)
 	for _, v := range p.views {
 		v.show(p, d, metrics)
