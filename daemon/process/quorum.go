@@ -82,6 +82,7 @@ type Quorum struct {
 	stale   bool               // they are to be started anew; guarded by mu
 	dropped bool               // they know what was not stored, from standby; guarded by mu
 	granted bool               // as master; guarded by mu
+	wall    func() int64       // of the cores; nil: this machine's. Guarded by mu
 	stop    context.CancelFunc // of keep; nil while the core is not master; guarded by mu
 	why     error              // why the term was not won, or is lost; guarded by mu
 	regain  bool               // it was won after it could not be, or was lost; guarded by mu
@@ -180,13 +181,33 @@ func (q *Quorum) Await(ctx context.Context) (*Mandate, error) {
 	}
 	return &Mandate{
 		Hints: q.newHints(), Warm: func() (*subnet.Snapshot, *sm.Float) { return q.warmIf(granted), nil }, Published: q.published,
-		Port: port, Store: &reader{q.Terms, q}, Inherited: true,
+		Port: port, Store: &reader{q.Terms, q}, Inherited: true, Wall: q.begin(),
 		Configure: func(core *sm.Config, registry *sa.Config) {
 			core.Granted, registry.MustSave = granted, true
 		},
 		Lead: func(dropped bool) error { return q.lead(ctx, port.PortGUID(), dropped) },
 		Led:  func() { q.led() },
 	}, nil
+}
+
+// clockError is how far the time of the cores may be from that of the masters before.
+const clockError = time.Second
+
+// begin returns the time in which the cores of a mandate store ends of leases: that of the masters before,
+// if their streams are heard. nil: this machine's. The holder of mu calls it.
+func (q *Quorum) begin() func() int64 {
+	if q.Members == nil {
+		return nil
+	}
+	wall, at := q.Members.Wall(), time.Now()
+	q.wall = func() int64 { return wall + int64(time.Since(at)) }
+	return q.wall
+}
+
+// off reports whether the cores began with another time than that of the masters before, which were not
+// heard yet. The holder of mu calls it.
+func (q *Quorum) off() bool {
+	return q.wall != nil && time.Duration(q.Members.Wall()-q.wall()).Abs() > clockError
 }
 
 // reader is the shared store for the cores of one mandate: it notes what they have read, and refuses
@@ -266,13 +287,13 @@ func (q *Quorum) lead(ctx context.Context, guid ib.GUID, dropped bool) error {
 	return nil
 }
 
-// behind reports whether the cores, which were on standby, know less than this process: then they are
-// started anew, without asking the store, which may be away.
+// behind reports whether the cores, which were on standby, know less than this process, or began with
+// another clock: then they are started anew, without asking the store, which may be away.
 func (q *Quorum) behind(dropped bool) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	last, _ := q.Terms.Synced()
-	if q.again || !dropped && q.current(last) {
+	if q.again || !dropped && q.current(last) && !q.off() {
 		return false
 	}
 	q.renew("had", q.known.String(), "has", last.String())

@@ -114,6 +114,7 @@ func (m *Members) read(t *tls.Conn, p *peer) error {
 			m.mu.Lock()
 			was := p.sign
 			p.sign = x.Sign
+			m.heard(&x.Sign)
 			m.mu.Unlock()
 			if was.Active != x.Active {
 				m.tell()

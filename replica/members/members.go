@@ -25,6 +25,7 @@ import (
 	"time"
 
 	"heddle/ib"
+	"heddle/mad"
 	"heddle/replica"
 	"heddle/subnet"
 )
@@ -57,6 +58,8 @@ type Config struct {
 	// Changed is called when Members or Warm may return something else; nil: nobody waits for that. It
 	// must not block.
 	Changed func()
+	// Clock is this machine's wall time in nanoseconds since 1970; nil: time.Now.
+	Clock func() int64
 }
 
 // Member is what is known of another manager.
@@ -86,6 +89,9 @@ type Members struct {
 	peers  []*peer          // the list is constant; what they know is guarded by mu
 	boot   uint64
 	listen string // where it listens; guarded by mu
+
+	epoch time.Time     // the zero of clock
+	clock replica.Clock // guarded by mu
 }
 
 // peer is another manager, as this one sees it.
@@ -114,6 +120,12 @@ func New(cfg Config) (*Members, error) {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	m := &Members{cfg: cfg, log: cfg.Log, begun: make(chan struct{}), news: make(chan struct{}), boot: rand.Uint64() | 1}
+	m.epoch = time.Now()
+	wall := m.epoch.UnixNano()
+	if cfg.Clock != nil {
+		wall = cfg.Clock()
+	}
+	m.clock.Start(0, wall)
 	for _, a := range cfg.Peers {
 		m.peers = append(m.peers, &peer{address: a, err: "no stream yet"})
 	}
@@ -164,6 +176,24 @@ func (m *Members) now() (active bool, s *subnet.Snapshot, news <-chan struct{}) 
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.active, m.shown, m.news
+}
+
+// Wall is the time in which the managers store ends of leases, in nanoseconds since 1970: that of the
+// manager that was master first, which goes on over changes of the master. A manager that has heard no
+// master has its own.
+func (m *Members) Wall() int64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.clock.At(m.elapsed())
+}
+
+func (m *Members) elapsed() mad.Time { return mad.Time(time.Since(m.epoch)) }
+
+// heard takes a sign of a peer. The holder of mu calls it.
+func (m *Members) heard(s *replica.Sign) {
+	if s.Active && !m.active {
+		m.clock.Heard(m.elapsed(), s.Boot, s.Wall)
+	}
 }
 
 // Members returns the other managers. This one's own address is left out as soon as that is known.

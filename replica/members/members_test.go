@@ -85,6 +85,7 @@ func newTrio(t testing.TB, outsider int) *trio {
 		}
 		m, err := members.New(members.Config{
 			Listen: host(i), Peers: []string{host(0), host(1), host(2)}, TLS: by.of("127.0.0." + string(rune('1'+i))),
+			Clock: func() int64 { return time.Now().Add(time.Duration(1-i) * time.Hour).UnixNano() },
 			Changed: func() {
 				select {
 				case x.news <- struct{}{}:
@@ -199,5 +200,37 @@ func TestOutsider(t *testing.T) {
 		if x.sees(i, 3, open) {
 			t.Error("a manager with another authority is a member")
 		}
+	}
+}
+
+// TestClock: the time of the first master goes on over changes of the master, although the clocks of the
+// machines differ by an hour and by two.
+func TestClock(t *testing.T) {
+	x := newTrio(t, -1)
+	is := func(i int, off time.Duration) func() bool {
+		return func() bool {
+			d := time.Duration(x.ms[i].Wall()-time.Now().UnixNano()) - off
+			return d.Abs() < time.Minute
+		}
+	}
+	for i := range x.ms {
+		if !is(i, time.Duration(1-i)*time.Hour)() {
+			t.Fatalf("manager %d begins with another time than its own", i)
+		}
+	}
+	x.ms[1].Lead(true)
+	x.until("the others follow the clock of the first master", func() bool { return is(0, 0)() && is(2, 0)() })
+	x.end[1]()
+	x.ms[2].Lead(true)
+	x.until("the third is heard as master", func() bool {
+		for _, m := range x.ms[0].Members() {
+			if m.GUID == 3 && m.Active {
+				return true
+			}
+		}
+		return false
+	})
+	if !is(2, 0)() || !is(0, 0)() {
+		t.Errorf("the time went to %v and %v", time.Unix(0, x.ms[0].Wall()), time.Unix(0, x.ms[2].Wall()))
 	}
 }

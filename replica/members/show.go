@@ -78,7 +78,11 @@ func (m *Members) show(ctx context.Context, conn net.Conn) error {
 		active, _, _ := m.now()
 		seq++
 		signed = time.Now()
-		return &wire.Sign{Sign: replica.Sign{Boot: m.boot, Seq: seq, Active: active}}
+		s := replica.Sign{Boot: m.boot, Seq: seq, Active: active}
+		if active {
+			s.Wall = m.Wall()
+		}
+		return &wire.Sign{Sign: s}
 	}
 	none := func() *wire.Sign { return nil }
 	between := func() *wire.Sign { // the frames of a large message
