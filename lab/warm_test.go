@@ -175,6 +175,31 @@ func TestWarmTakeover(t *testing.T) {
 	t.Log(warm.m.Events(sm.Info))
 }
 
+// TestToldOnce: hosts are asked to register once, also if a trap that comes during the first sweep after a
+// takeover causes another one before the subnet counts as up.
+func TestToldOnce(t *testing.T) {
+	f := gen(t, "xgft", "2", "4,4", "1,2")
+	c, was := serveUp(t, f, sim.Config{Seed: 1, HopLatency: time.Microsecond, SMALatency: 30 * time.Microsecond})
+	hosts := cas(f)
+	x := succeed(t, c, was, hosts[len(hosts)/2], TrialConfig(), mirrorOf(t, was.Snap), nil)
+	must(t, c.RunUntil(time.Second, func() bool { return len(x.told) == len(hosts) }))
+	must(t, c.RunUntil(time.Second, func() bool { return strings.Contains(strings.Join(x.m.Events(sm.Info), "\n"), "sweep_start") }))
+	c.Run(200 * time.Microsecond)
+	if x.m.Up() {
+		t.Fatal("the subnet is up before it was read")
+	}
+	must(t, c.Sim.SetNodeDescription(hosts[3], "renamed")) // trap 144
+	mustUp(t, c, x.m)
+	if log := strings.Join(x.m.Events(sm.Info), "\n"); strings.Count(log, "sweep_end") < 2 {
+		t.Fatalf("one sweep alone:\n%s", log)
+	}
+	for lid := range hostLIDs(was.Snap) {
+		if x.told[lid] != 1 {
+			t.Errorf("the port with LID %v was asked to register %d times", lid, x.told[lid])
+		}
+	}
+}
+
 // rejoiners are hosts that are members of groups, and join again whenever they are asked to register.
 type rejoiners struct {
 	c        *Cluster

@@ -114,7 +114,7 @@ func (c *Core) settleTakeover(again bool) {
 	if c.Up || !again {
 		c.takeover.Settled()
 	}
-	if !c.FirstSweep {
+	if c.Up { // until then another sweep takes all nodes for new
 		c.links.ForgetTold()
 	}
 }

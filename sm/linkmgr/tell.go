@@ -44,5 +44,5 @@ func (m *Manager) AnsweredTell(it work.Item, comp *mad.Completion) bool {
 	return true
 }
 
-// ForgetTold is called when the subnet has been configured in this mastership, or the mastership ends.
+// ForgetTold is called when the subnet is up in this mastership, or the mastership ends.
 func (m *Manager) ForgetTold() { m.told = nil }

@@ -63,7 +63,7 @@ func (m *Manager) isNew(p *topo.Port, w *smp.PortInfo) bool {
 	if m.told[p.GUID] && p.Info.MasterSMLID == w.MasterSMLID && p.Info.LID == w.LID {
 		return false
 	}
-	if m.FirstSweep && m.Inherits && p.Info.PortState == ib.StateActive && p.Info.MasterSMLID == w.MasterSMLID && p.Info.LID == w.LID {
+	if (m.FirstSweep || !m.Up) && m.Inherits && p.Info.PortState == ib.StateActive && p.Info.MasterSMLID == w.MasterSMLID && p.Info.LID == w.LID {
 		return m.Snapshot != nil && len(m.Snapshot.Nodes) > 0 && m.Snapshot.PortByPortGUID(p.GUID) < 0
 	}
 	return m.FirstSweep || m.Fabric.Nodes[p.Node].Flags&topo.NodeNew != 0 ||
