@@ -30,9 +30,9 @@ import { $, element, html, link, num, show as replace } from './dom.js';
 // Views by name: title, module if it is another one, whether the navigation has it.
 export const views = {
   '': { title: 'Overview', file: 'overview', nav: true },
+  map: { title: 'Map', nav: true },
   path: { title: 'Path', nav: true },
   use: { title: 'Use of cables', nav: true },
-  map: { title: 'Map', nav: true },
   nodes: { title: 'Nodes', file: 'table', nav: true },
   ports: { title: 'Ports', file: 'table', nav: true },
   cables: { title: 'Cables', file: 'table', nav: true },

@@ -18,9 +18,9 @@ function library() {
 
 // lines are what is drawn: apart by their dashes too.
 const lines = [
-  { title: 'sent', key: 'xmit', color: '--link', dash: [] },
-  { title: 'received', key: 'rcv', color: '--goodtext', dash: [8, 4] },
-  { title: 'waits', key: 'wait', color: '--warntext', dash: [2, 3] },
+  { title: 'sent', key: 'xmit', color: '--link', dash: [], look: 'solid' },
+  { title: 'received', key: 'rcv', color: '--goodtext', dash: [8, 4], look: 'dashed' },
+  { title: 'waits', key: 'wait', color: '--warntext', dash: [2, 3], look: 'dotted' },
 ];
 
 // show is the view.
@@ -55,8 +55,9 @@ export async function show(main, at, ctx) {
     chart = new U({
       width: Math.max(240, picture.clientWidth), height: 220,
       scales: { y: { range: (u, lo, hi) => [0, Math.max(hi, 1e-3)] } },
-      series: [{}, ...lines.map(l => ({ label: `${l.title} %`, stroke: css(l.color), dash: l.dash, width: 2 }))],
-      axes: [axis, { ...axis, size: 60, values: (u, v) => v.map(x => `${+x.toPrecision(3)} %`) }],
+      series: [{}, ...lines.map(l => ({ label: `${l.title} (${l.look})`, stroke: css(l.color), dash: l.dash, width: 2, points: { show: false } }))],
+      legend: { live: false },
+      axes: [axis, { ...axis, size: 72, values: (u, v) => v.map(x => `${+x.toPrecision(3)} %`) }],
       cursor: { show: false },
     }, data(), picture);
   };
