@@ -279,6 +279,12 @@ export function chart(canvas, o) {
         }
       }
     }
+    return box(px, py);
+  }
+
+  // box is the group at a place of the canvas.
+  function box(px, py) {
+    const x = px / view.k + view.x, y = py / view.k + view.y;
     const b = base.groups.find(c => x >= c.x && y >= c.y && x <= c.x + c.w && y <= c.y + c.h);
     return b ? { group: b, text: `${b.name}\n${b.switches} switches, ${b.hosts} hosts${b.hosts_lost ? `, ${b.hosts_lost} without an active cable` : ''}${b.problems ? `\n${b.problems} problems` : ''}` } : null;
   }
@@ -289,7 +295,7 @@ export function chart(canvas, o) {
   };
   const centre = () => {
     const s = size();
-    return under(s.w / 2, s.h / 2);
+    return base && box(s.w / 2, s.h / 2);
   };
 
   let held = null;
