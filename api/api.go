@@ -32,6 +32,7 @@ type Backend interface {
 	Machines
 	Counting
 	Congesting
+	Porting
 	Topologies
 	Tables
 	Cartography
@@ -332,6 +333,7 @@ func build(b Backend, o Options) *router {
 	findings(a, b)
 	hotSpots(a, b)
 	congesting(a, b)
+	porting(a, b)
 	topologies(a, mux, b)
 	tables(a, b)
 	mapping(a, b)

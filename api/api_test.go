@@ -50,13 +50,18 @@ func (f *fake) add() {
 	f.more = make(chan struct{})
 }
 
-func (f *fake) Status() Status    { return Status{State: "MASTER"} }
-func (f *fake) Nodes() []Node     { return nil }
-func (f *fake) Links() []Link     { return nil }
-func (f *fake) Repairs() []Repair { return nil }
-func (f *fake) Drawing() Drawing  { return Drawing{} }
-func (f *fake) Use() Use          { return Use{} }
-func (f *fake) Rails() Rails      { return Rails{} }
+func (f *fake) Status() Status            { return Status{State: "MASTER"} }
+func (f *fake) Nodes() []Node             { return nil }
+func (f *fake) Links() []Link             { return nil }
+func (f *fake) Repairs() []Repair         { return nil }
+func (f *fake) Drawing() Drawing          { return Drawing{} }
+func (f *fake) Use() Use                  { return Use{} }
+func (f *fake) Rails() Rails              { return Rails{} }
+func (f *fake) PortActions() []PortAction { return nil }
+func (f *fake) ActOnPort(ctx context.Context, q PortRequest) (PortPlan, error) {
+	return PortPlan{}, nil
+}
+
 func (f *fake) CheckCabling(name, plan string, partial bool) (Cabling, error) {
 	return Cabling{Findings: []CablingFault{}}, nil
 }

@@ -311,6 +311,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 	defer d.readCounters()()
 	defer d.controlCongestion()()
 	defer d.keepHistory()()
+	defer d.keepPorts(stored.Records)()
 	go d.receive() // ends when the port is closed, which the caller does after Run
 	l := newLoop(ctx, d)
 	defer l.alarm.timer.Stop()

@@ -22,12 +22,13 @@ const (
 	kindClosed = "finding_closed"
 )
 
-// finder looks for findings in each round.
+// finder looks for findings in each round, and keeps what was done about links.
 type finder struct {
-	core *findings.Core
-	next atomic.Pointer[findings.Thresholds] // those of the next round; nil: they stay
-	last atomic.Pointer[findings.Report]
-	told noticeLimit
+	ports portKeeper
+	core  *findings.Core
+	next  atomic.Pointer[findings.Thresholds] // those of the next round; nil: they stay
+	last  atomic.Pointer[findings.Report]
+	told  noticeLimit
 }
 
 // lookForFindings has each round of the performance manager looked at.

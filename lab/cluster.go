@@ -303,6 +303,9 @@ func (m *Manager) Inject(p *mad.Packet) { m.receive(p) }
 // SetGroups replaces the multicast groups.
 func (m *Manager) SetGroups(g []sm.Group) { m.sm.Step(sm.SetGroups{Groups: g}) }
 
+// SetPortActions replaces the links that are drained, isolated or restored.
+func (m *Manager) SetPortActions(l ...subnet.PortAction) { m.sm.Step(sm.SetPortActions{List: l}) }
+
 // SetAliases replaces the alias GUIDs.
 func (m *Manager) SetAliases(l []subnet.Alias) { m.sm.Step(sm.SetAliases{Aliases: l}) }
 

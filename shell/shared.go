@@ -58,6 +58,7 @@ type Shared struct {
 	notified   box[sm.HostsNotified]
 	wanted     box[sm.SetSlowPaths]
 	settings   box[sm.Configure]
+	actions    box[[]subnet.PortAction]
 	// For the SA:
 	traps box[[]sa.Trap]
 	slow  box[sa.SetSlowPaths]
@@ -255,4 +256,10 @@ func (s *Shared) Ask(a *Ask) (ok bool) {
 		wake(s.WakeVM)
 	}
 	return ok
+}
+
+// SetPortActions passes the links that are drained, isolated or restored to the subnet manager.
+func (s *Shared) SetPortActions(list []subnet.PortAction) {
+	s.actions.put(list)
+	wake(s.WakeSM)
 }

@@ -131,6 +131,9 @@ func (s *SM) handleEvent(ev sm.Event) {
 	if v, ok := s.shared.settings.take(); ok {
 		s.carryOut(v)
 	}
+	if v, ok := s.shared.actions.take(); ok {
+		s.carryOut(sm.SetPortActions{List: v})
+	}
 	if v, ok := s.shared.members.take(); ok {
 		s.carryOut(sm.SetMembers{Partitions: v})
 	}

@@ -12,6 +12,11 @@ func (c *Core) configure() bool {
 	c.enter(notice.PhaseAssign)
 	c.sweep.exchanged, c.sweep.exchanging = false, false
 	var ops []store.Op
+	c.links.MarkDrained(func(n int32) {
+		if c.Region {
+			c.discovery.Touch(n)
+		}
+	})
 	if c.Region {
 		var fits bool
 		if ops, fits = c.assignRegion(); !fits {
@@ -92,6 +97,7 @@ func (c *Core) startArm() {
 	c.bothEnds()
 	c.links.SetLevels()
 	c.links.Arm(!c.install.Quiet())
+	c.links.CarryOut(c.install.Flight())
 }
 
 // bothEnds adds the far end of each link of the region that is not Active to the region: an

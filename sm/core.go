@@ -160,7 +160,7 @@ func (c *Core) Step(now mad.Time, ev Event, out *Output) {
 	case SetSlowPaths:
 		ev.Paths = c.router.GrantSlow(ev.Paths, ev.Until)
 		c.out.Slow = &ev
-	case SetWarm, SetAllies, Configure:
+	case SetWarm, SetAllies, Configure, SetPortActions:
 		c.instructed(ev)
 	case PortLost:
 		c.onPortLost()
@@ -182,6 +182,8 @@ func (c *Core) instructed(ev Event) {
 	switch ev := ev.(type) {
 	case Configure:
 		c.reconfigure(ev)
+	case SetPortActions:
+		c.setPortActions(ev.List)
 	case SetWarm:
 		c.takeover.Set(ev.Snapshot, nil)
 	case SetAllies:
@@ -207,6 +209,7 @@ func (c *Core) onStart(ev Start) {
 		c.mkeys.Load(st)
 		c.pkeys.Load(st.Records)
 		c.placements.Load(st.Records)
+		c.links.LoadActions(st.Records)
 	} else {
 		c.pkeys.Load(nil)
 	}

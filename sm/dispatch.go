@@ -53,7 +53,7 @@ func (c *Core) build(it work.Item, r *mad.Request) bool {
 		c.takeover.Build(it, r, get)
 	case work.OpMapWrite:
 		c.takeover.BuildWrite(it, set)
-	case work.OpPortAgain, work.OpSetSwitch, work.OpSetPort, work.OpEnforce, work.OpArm, work.OpActive, work.OpDown, work.OpTell:
+	case work.OpPortAgain, work.OpSetSwitch, work.OpSetPort, work.OpEnforce, work.OpArm, work.OpActive, work.OpDown, work.OpDisable, work.OpEnable, work.OpTell:
 		return c.links.Build(it, get, set)
 	case work.OpPKeys, work.OpSetPKeys, work.OpGetVPKeys, work.OpSetVPKeys:
 		return c.pkeys.Build(it, get, set)
@@ -121,7 +121,7 @@ func (c *Core) answered(it work.Item, comp *mad.Completion) {
 		c.mastership.Seen(it, comp)
 	case work.OpPKeys, work.OpSetPKeys, work.OpGetVPKeys, work.OpSetVPKeys, work.OpEnforce, work.OpEnforced:
 		c.pkeys.Answered(it, comp)
-	case work.OpPortAgain, work.OpSetSwitch, work.OpSetPort, work.OpArm, work.OpActive, work.OpDown:
+	case work.OpPortAgain, work.OpSetSwitch, work.OpSetPort, work.OpArm, work.OpActive, work.OpDown, work.OpDisable, work.OpEnable:
 		c.links.Answered(it, comp)
 	case work.OpGetLFT:
 		if c.Phase == notice.PhaseLight && c.Fabric.Nodes[it.Node()].LFT != nil {

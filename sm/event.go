@@ -141,33 +141,38 @@ type Configure struct {
 	Reroute bool
 }
 
+// SetPortActions replaces the links that are to be without routes, and says which ports are to be
+// disabled and enabled. The caller stores them; those of the store are in force from the start.
+type SetPortActions struct{ List []subnet.PortAction }
+
 // PortLost says that our port is gone (device removed, transport closed).
 type PortLost struct{}
 
 // Stop ends the manager: IsSM is released and everything is left Active.
 type Stop struct{}
 
-func (Start) event()         {}
-func (Received) event()      {}
-func (Timer) event()         {}
-func (Persisted) event()     {}
-func (JobDone) event()       {}
-func (Sweep) event()         {}
-func (Reroute) event()       {}
-func (SetGroups) event()     {}
-func (SetPartitions) event() {}
-func (SetAliases) event()    {}
-func (SetPlacements) event() {}
-func (SetMembers) event()    {}
-func (DropKept) event()      {}
-func (ReadTables) event()    {}
-func (HostsNotified) event() {}
-func (SetSlowPaths) event()  {}
-func (SetWarm) event()       {}
-func (SetAllies) event()     {}
-func (Configure) event()     {}
-func (PortLost) event()      {}
-func (Stop) event()          {}
+func (Start) event()          {}
+func (Received) event()       {}
+func (Timer) event()          {}
+func (Persisted) event()      {}
+func (JobDone) event()        {}
+func (Sweep) event()          {}
+func (Reroute) event()        {}
+func (SetGroups) event()      {}
+func (SetPartitions) event()  {}
+func (SetAliases) event()     {}
+func (SetPlacements) event()  {}
+func (SetMembers) event()     {}
+func (DropKept) event()       {}
+func (ReadTables) event()     {}
+func (HostsNotified) event()  {}
+func (SetSlowPaths) event()   {}
+func (SetWarm) event()        {}
+func (SetAllies) event()      {}
+func (Configure) event()      {}
+func (SetPortActions) event() {}
+func (PortLost) event()       {}
+func (Stop) event()           {}
 
 // IsSMChange is what to do with CapabilityMask.IsSM of the port.
 type IsSMChange int8

@@ -53,6 +53,18 @@ func (c *Core) releaseLinks() {
 	}
 }
 
+// setPortActions has the next sweep look at the ports of links that are drained, isolated or restored.
+func (c *Core) setPortActions(list []subnet.PortAction) {
+	look := c.links.SetActions(list)
+	if c.State != subnet.Master || len(look) == 0 {
+		return
+	}
+	for _, p := range look {
+		c.agenda.Suspect(p.Node, p.Port)
+	}
+	c.AskSweep("links are drained, isolated or restored")
+}
+
 // SuspectSwitch implements light.Discovery.
 func (l wiring) SuspectSwitch(node ib.GUID) { l.c.agenda.SuspectSwitch(node) }
 

@@ -128,6 +128,8 @@ const (
 	KindLinkHeld          = notice.KindLinkHeld
 	KindLinkReleased      = notice.KindLinkReleased
 	KindRepath            = notice.KindRepath
+	KindPortAction        = notice.KindPortAction
+	KindDrainKept         = notice.KindDrainKept
 	KindLevelsUnanswered  = notice.KindLevelsUnanswered
 	KindManagerLevel      = notice.KindManagerLevel
 	KindKept              = notice.KindKept

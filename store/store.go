@@ -69,6 +69,7 @@ const (
 	TableFunctionGUIDs                  // GUIDs of virtual functions, which their current user has: package vm
 	TablePathHistory                    // generation of the path state, and who has it: package sa
 	TableTokens                         // named tokens of the API, as hashes: package access
+	TablePortActions                    // links that are drained or isolated: package daemon
 	tableEnd
 )
 
@@ -77,7 +78,7 @@ var tableNames = [tableEnd]string{
 	TableGroups: "groups", TableMembers: "members", TableServices: "services", TableSubscriptions: "subscriptions",
 	TableAliases: "aliases", TablePartitions: "partitions", TableFunctionLIDs: "function_lids", TableInterfaces: "interfaces",
 	TableMemberships: "memberships", TableFunctionGUIDs: "function_guids", TablePathHistory: "path_history",
-	TableTokens: "tokens",
+	TableTokens: "tokens", TablePortActions: "port_actions",
 }
 
 // String implements fmt.Stringer.

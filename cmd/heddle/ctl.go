@@ -83,7 +83,7 @@ names the channels.`
 	for _, s := range slices.Concat([]*cobra.Command{status, ctlHealth(), nodes, links, repairs, sweep, reroute}, ctlAdministration(), ctlVirtual(), []*cobra.Command{
 		ctlPerf(), ctlFindings(), ctlHotSpots(), ctlCongestion(),
 		ctlHA(), ctlEvents(),
-		ctlRails(), ctlTopology(), ctlCabling(),
+		ctlRails(), ctlTopology(), ctlCabling(), ctlPort(),
 		ctlToken(), ctlAudit(), ctlWhoami(),
 		ctlReload(), ctlLogLevel(), ctlSupport(),
 	}) {

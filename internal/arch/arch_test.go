@@ -98,7 +98,7 @@ var rules = []rule{
 	{"sm/lane", []string{"sm/env", "sm/forward", "sm/notice", "sm/topo", "sm/work", "subnet", "route/...", "mad", "ib/..."}, true, "SL-to-VL and arbitration tables: what they are for is behind interfaces"},
 	{"sm/lid", []string{"sm/notice", "sm/topo", "subnet", "store", "fabric", "ib/..."}, true, "LIDs are assigned by a function of a table and a discovered subnet"},
 	{"sm/light", []string{"sm/env", "sm/forward", "sm/notice", "sm/topo", "sm/work", "subnet", "route", "mad", "ib/..."}, true, "light sweeps ask; what to read then is for discovery to decide"},
-	{"sm/linkmgr", []string{"sm/config", "sm/damp", "sm/env", "sm/notice", "sm/topo", "sm/work", "subnet", "mad", "ib/..."}, true, "ports and links: tables, partitions and discovery are behind interfaces"},
+	{"sm/linkmgr", []string{"sm/config", "sm/damp", "sm/env", "sm/notice", "sm/topo", "sm/work", "store", "subnet", "mad", "ib/..."}, true, "ports and links: tables, partitions and discovery are behind interfaces"},
 	{"sm/mkey", []string{"sm/env", "sm/topo", "store", "subnet", "ib/..."}, true, "M_Keys are those of ports, as read and as stored, independent of who sets them"},
 	{"sm/lidmove", []string{"sm/config", "sm/env", "sm/install", "sm/job", "sm/notice", "sm/topo", "sm/work", "route/...", "mad", "fabric", "ib/..."}, true, "LIDs are moved by tables: who has them is behind interfaces"},
 	{"sm/peek", []string{"sm/env", "sm/notice", "sm/topo", "sm/work", "subnet", "mad", "ib/..."}, true, "peeks find faults; what a sweep does about them is behind an interface"},

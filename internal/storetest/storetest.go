@@ -181,7 +181,7 @@ func recordLimits(t *testing.T, open func() store.Store) {
 	want := &store.State{Records: []store.Record{record(store.TableServices, key, value)}}
 	holds(t, s, want)
 	for _, op := range []store.Op{
-		putRecord(0, "k", "v"), putRecord(store.TableTokens+1, "k", "v"), putRecord(255, "k", "v"), deleteRecord(0, "k"),
+		putRecord(0, "k", "v"), putRecord(store.TablePortActions+1, "k", "v"), putRecord(255, "k", "v"), deleteRecord(0, "k"),
 		putRecord(store.TableGroups, "", "v"), deleteRecord(store.TableGroups, ""),
 		putRecord(store.TableGroups, key+"x", "v"), deleteRecord(store.TableGroups, key+"x"),
 		{Kind: store.PutRecord, Record: store.Record{Table: store.TableGroups, Key: []byte("k"), Value: make([]byte, store.MaxRecordValue+1)}},

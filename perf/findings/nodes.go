@@ -126,7 +126,7 @@ func (c *Core) findLost(s *subnet.Snapshot) {
 	eachLink(s, func(l *link) { here[l.a.place()], here[l.b.place()] = l.b.place(), l.a.place() })
 	if c.snap != nil {
 		eachLink(c.snap, func(l *link) {
-			if here[l.a.place()] == (place{}) && here[l.b.place()] == (place{}) && len(c.lost) < maxLost {
+			if here[l.a.place()] == (place{}) && here[l.b.place()] == (place{}) && len(c.lost) < maxLost && !isDisabled(s, l.a) && !isDisabled(s, l.b) {
 				x := &lostLink{l.a, l.b, c.now}
 				if c.lost[x.key()] == nil {
 					c.lost[x.key()] = x
@@ -135,6 +135,15 @@ func (c *Core) findLost(s *subnet.Snapshot) {
 		})
 	}
 	c.forget(here)
+}
+
+// isDisabled reports whether somebody disabled a port: its link is not missed.
+func isDisabled(s *subnet.Snapshot, e End) bool {
+	i := s.NodeByGUID(e.GUID)
+	if i < 0 || int(e.Port) >= len(s.NodePorts(i)) {
+		return false
+	}
+	return s.NodePorts(i)[e.Port].Info.PortPhysicalState == ib.PhysDisabled
 }
 
 // forget drops the links that are back, whose ports have other links, and those missed for long.

@@ -88,6 +88,16 @@ func (x *Installer) missed(s *job.Solution, d *fabric.Delta) (left []transition.
 	return left
 }
 
+// Drains reports whether links, which are not in the graph and may carry data, are drained.
+func (x *Installer) Drains(left []transition.LeftCable) bool {
+	for _, l := range left {
+		if i, ok := x.Fabric.Find(l.Switch); ok && x.Fabric.PortOf(i, l.Port).Has(topo.PortDrained) {
+			return true
+		}
+	}
+	return false
+}
+
 // carries reports whether data may go over a port of a switch of the graph, as far as is known.
 func (x *Installer) carries(s int32, port uint8) bool {
 	p := x.Fabric.PortOf(x.Fabric.SwitchNode[s], port)

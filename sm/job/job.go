@@ -44,7 +44,10 @@ type Job struct {
 	// SlowLevels are those of paths that hosts may use on a slow lane.
 	SlowLevels []transition.HeldLevel
 	Remembered bool // packets, or hosts with earlier path records, still use earlier tables for a while
-	Patient    bool // nobody asked for new tables: those that need a wait follow in rounds
+	// Drained: links that are up are to have no routes any more. Unless something else is broken, new
+	// tables are written without haste, and nothing is broken meanwhile.
+	Drained bool
+	Patient bool // nobody asked for new tables: those that need a wait follow in rounds
 
 	Policy    config.Transition
 	PortGUID  ib.GUID       // the manager's port

@@ -23,8 +23,8 @@ type DampedLink struct {
 	Left     time.Duration // how much of that is left
 }
 
-// NextRelease is when Release is due, mad.Never if no link is kept out.
-func (m *Manager) NextRelease() mad.Time { return m.damped.Next() }
+// NextRelease is when Release is due, mad.Never if no link is kept out or is to be disabled.
+func (m *Manager) NextRelease() mad.Time { return min(m.damped.Next(), m.nextAction()) }
 
 // dampPort names a port of the fabric for package damp: the zero Port if it is not on a switch.
 func (m *Manager) dampPort(at ref) damp.Port {
@@ -38,7 +38,7 @@ func (m *Manager) dampPort(at ref) damp.Port {
 // LinkFailed counts a failure of the active link between a and b.
 func (m *Manager) LinkFailed(a, b ref) {
 	f := m.Fabric
-	if a == f.Self || b == f.Self || !m.Up {
+	if a == f.Self || b == f.Self || !m.Up || m.isolated(a, b) {
 		return
 	}
 	if !f.Nodes[a.Node].IsSwitch() {
@@ -67,9 +67,10 @@ func (m *Manager) KeptOut(at ref, changed bool) bool {
 	return true
 }
 
-// Release lets links back in whose time is over. It returns the node GUIDs of their switches,
-// which the next sweep is to read.
+// Release lets links back in whose time is over. It returns the node GUIDs of their switches, and of
+// those with ports to disable, which the next sweep is to read.
 func (m *Manager) Release() (switches []ib.GUID) {
+	switches = m.dueActions()
 	for _, l := range m.damped.Release(m.Now) {
 		if l.Held {
 			m.Notify(notice.Notice{

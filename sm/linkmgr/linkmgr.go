@@ -59,10 +59,11 @@ type Needs struct {
 // Manager configures ports and brings links up.
 type Manager struct {
 	*env.Env
-	needs  Needs
-	damped *damp.Links
-	told   map[ib.GUID]bool // ports that learned of us before the first sweep read them
-	info   smp.PortInfo     // of the answer in hand, so that it is not allocated for each
+	needs   Needs
+	damped  *damp.Links
+	actions actions
+	told    map[ib.GUID]bool // ports that learned of us before the first sweep read them
+	info    smp.PortInfo     // of the answer in hand, so that it is not allocated for each
 }
 
 // New returns a manager that has no flapping link.
@@ -156,6 +157,10 @@ func (m *Manager) Build(it work.Item, get func(ib.AttrID, uint32), set func(ib.A
 		m.buildState(p, ib.StateActive, set)
 	case work.OpDown:
 		m.buildState(p, ib.StateDown, set)
+	case work.OpDisable:
+		m.buildPhysical(p, ib.PhysDisabled, set)
+	case work.OpEnable:
+		m.buildPhysical(p, ib.PhysPolling, set)
 	}
 	return true
 }
@@ -175,5 +180,9 @@ func (m *Manager) Answered(it work.Item, comp *mad.Completion) {
 		m.answeredState(it, comp, ib.StateActive)
 	case work.OpDown:
 		m.answeredDown(it, comp)
+	case work.OpDisable:
+		m.answeredPhysical(it, comp, "the port was disabled")
+	case work.OpEnable:
+		m.answeredPhysical(it, comp, "the port was enabled")
 	}
 }

@@ -86,6 +86,8 @@ const (
 	KindManagerLevel                      // the service level of datagrams between hosts and the manager was chosen: Text says why
 	KindSMLID                             // the LID of the manager does not float although it is to
 	KindTakeover                          // a manager answers from what its predecessor published, or does not: Text says why
+	KindPortAction                        // a port was disabled or enabled, as somebody asked for
+	KindDrainKept                         // a link that is to be drained keeps its routes
 	KindInternal                          // the manager found a mistake in itself: Text says what
 )
 
@@ -107,6 +109,7 @@ var kindNames = [...]string{
 	KindAliasRefused: "alias_refused", KindMoved: "moved",
 	KindVPortUp: "vport_up", KindVPortDown: "vport_down",
 	KindVPortRefused: "vport_refused", KindVPortDuplicate: "vport_duplicate",
+	KindPortAction: "port_action", KindDrainKept: "drain_kept",
 	KindRepair: "repair", KindTransientCycle: "transient_cycle", KindNodeAnswers: "node_answers",
 	KindLevelsUnanswered: "levels_unanswered", KindKept: "kept", KindManagerLevel: "manager_level", KindSMLID: "sm_lid", KindTakeover: "takeover", KindInternal: "internal",
 }

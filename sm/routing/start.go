@@ -80,6 +80,7 @@ func (r *Router) setTransition(j *job.Job) {
 	if !j.Transition.Quiet {
 		j.Transition.Frozen, j.Transition.Left = r.install.Outside()
 		j.Transition.Lost = r.install.LostLinks()
+		j.Drained = r.install.Drains(j.Transition.Left)
 	}
 	switch r.Config.Transition {
 	case config.TransitionDiscard:

@@ -227,7 +227,7 @@ func (f *Topology) channels(s int32, list []fabric.Channel, opVLs uint8) []fabri
 	ports := f.NodePorts(ni)
 	for num := 1; num < len(ports); num++ {
 		p := &ports[num]
-		if !p.Has(PortLinked) || p.Peer.Node == ni {
+		if !p.Has(PortLinked) || p.Has(PortDrained) || p.Peer.Node == ni {
 			continue
 		}
 		q := &f.Nodes[p.Peer.Node]

@@ -45,6 +45,7 @@ const (
 	PortLeftOut                        // end port left out: no LID for it
 	PortHeld                           // it flaps: held down, nothing behind it is asked or routed to
 	PortAsked                          // read in this sweep because a way leads over it
+	PortDrained                        // its link is up, and no route is to lead over it
 )
 
 // Port is a port of a node, port 0 of a switch included.

@@ -24,7 +24,9 @@ const (
 	OpSetPKeys  // Set(P_KeyTable); extra: block
 	OpArm
 	OpActive
-	OpDown // static2003 only
+	OpDown    // static2003 only
+	OpDisable // Set(PortInfo) that disables a port
+	OpEnable  // Set(PortInfo) that enables it
 	OpGetLFT
 	OpSetLFT
 	OpGetSL  // SL2VL; extra: input port

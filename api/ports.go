@@ -1,0 +1,91 @@
+package api
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+)
+
+// Porting is the part of Backend about links that are drained or isolated.
+type Porting interface {
+	PortActions() []PortAction
+	// ActOnPort drains, isolates or restores a link, or says what that would do. An error says why not.
+	ActOnPort(ctx context.Context, q PortRequest) (PortPlan, error)
+}
+
+// PortRequest is what is to be done with a link.
+type PortRequest struct {
+	Action string // drain, isolate or restore
+	GUID   string // of a switch
+	Port   int
+	DryRun bool
+	For    time.Duration // 0: until it is restored
+	By     string
+	Why    string
+}
+
+// PortAction is a link that is drained, isolated or being restored.
+type PortAction struct {
+	Action          string     `json:"action" doc:"drain, isolate or restore"`
+	GUID            string     `json:"guid" doc:"of a switch"`
+	Description     string     `json:"description"`
+	Port            int        `json:"port"`
+	PeerGUID        string     `json:"peer_guid"`
+	PeerDescription string     `json:"peer_description"`
+	PeerPort        int        `json:"peer_port"`
+	Since           time.Time  `json:"since"`
+	Until           *time.Time `json:"until,omitempty" doc:"when the link is restored; left out: when somebody does it"`
+	By              string     `json:"by,omitempty"`
+	Why             string     `json:"why,omitempty"`
+	Disabled        bool       `json:"disabled" doc:"one of its ends is disabled"`
+}
+
+// PortPlan is what a request does, or would do.
+type PortPlan struct {
+	PortAction
+	Applied    bool   `json:"applied" doc:"false: this was a dry run"`
+	Engine     string `json:"engine,omitempty" doc:"whose tables would be installed"`
+	Over       int    `json:"entries_over" doc:"entries that lead over the link now"`
+	Entries    int    `json:"entries_changed" doc:"entries that change"`
+	LoadBefore int64  `json:"load_before" doc:"most paths over one link and direction, now"`
+	LoadAfter  int64  `json:"load_after" doc:"the same without the link"`
+}
+
+type portActionInput struct {
+	GUID   string `path:"guid" doc:"of the node, a switch"`
+	Num    int    `path:"num" minimum:"1" maximum:"254"`
+	DryRun bool   `query:"dry_run" default:"true" doc:"say only what would be done"`
+	For    string `query:"for" doc:"how long, such as 2h; left out: until it is restored"`
+	Why    string `query:"why" maxLength:"200"`
+}
+
+func porting(a huma.API, b Porting) {
+	huma.Get(a, "/v1/ports/actions", func(context.Context, *struct{}) (*body[[]PortAction], error) {
+		return reply(nonNil(b.PortActions())), nil
+	})
+	for _, verb := range []string{"drain", "isolate", "restore"} {
+		huma.Register(a, huma.Operation{
+			OperationID: verb + "-port", Method: http.MethodPost, Path: "/v1/ports/{guid}/{num}/" + verb, Summary: "Say what it would do to " + verb + " a link, or do it", MaxBodyBytes: 4096,
+		}, func(ctx context.Context, in *portActionInput) (*body[PortPlan], error) {
+			q := PortRequest{Action: verb, GUID: in.GUID, Port: in.Num, DryRun: in.DryRun, Why: in.Why, By: callerOf(ctx).Name}
+			if in.For != "" {
+				d, err := time.ParseDuration(in.For)
+				if err != nil || d <= 0 {
+					return nil, huma.Error422UnprocessableEntity(fmt.Sprintf("for %q; give a time such as 2h", in.For))
+				}
+				q.For = d
+			}
+			p, err := b.ActOnPort(ctx, q)
+			if err != nil {
+				return nil, huma.Error422UnprocessableEntity(err.Error())
+			}
+			if p.Applied {
+				changed(ctx, fmt.Sprintf("%s: port %d of %s", verb, in.Num, in.GUID))
+			}
+			return reply(p), nil
+		})
+	}
+}

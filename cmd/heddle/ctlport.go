@@ -1,0 +1,161 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"heddle/api"
+	"heddle/ib"
+)
+
+// ctlPort drains, isolates and restores links.
+func ctlPort() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "port",
+		Short: "Drain, isolate or restore a link between switches",
+		Long: `Takes a link out of use, or back. PORT is NODE:NUMBER: the description or the GUID
+of a switch, and one of its ports. Without --apply the command says only what would
+be done.
+
+At most 10 links, or 0.5 % of the ports if that is less (but one in any case), can be
+out of use at one time, and never the last one to a part of the subnet. With --for a
+link is restored by itself. What is out of use is stored: a restart or a takeover
+changes nothing.`,
+		Args: subcommandOnly,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	c.AddCommand(ctlCommand("list", "The links that are drained or isolated", http.MethodGet, "/v1/ports/actions", printPortActions))
+	for _, x := range [][2]string{
+		{"drain", "Keep routes off a link, which stays up"},
+		{"isolate", "Drain a link and disable one of its ends"},
+		{"restore", "Give a link back to routing, and enable its end"},
+	} {
+		c.AddCommand(ctlPortAct(x[0], x[1]))
+	}
+	return c
+}
+
+func ctlPortAct(verb, short string) *cobra.Command {
+	var (
+		o     ctlOptions
+		apply bool
+		hold  time.Duration
+		why   string
+	)
+	c := &cobra.Command{
+		Use:   verb + " PORT",
+		Short: short,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return usagef("port %s: want one port, as NODE:NUMBER", verb)
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			guid, num, err := portNamed(cmd, &o, args[0])
+			if err != nil {
+				return err
+			}
+			q := url.Values{"dry_run": {strconv.FormatBool(!apply)}}
+			if hold > 0 {
+				q.Set("for", hold.String())
+			}
+			if why != "" {
+				q.Set("why", why)
+			}
+			return o.ask(cmd, http.MethodPost, fmt.Sprintf("/v1/ports/%s/%d/%s?%s", guid, num, verb, q.Encode()), nil, printPortPlan)
+		},
+	}
+	c.Flags().BoolVar(&apply, "apply", false, "do it; otherwise say only what would be done")
+	if verb != "restore" {
+		c.Flags().DurationVar(&hold, "for", 0, "restore the link after this `TIME`, such as 2h (0: when somebody does)")
+		c.Flags().StringVar(&why, "why", "", "`REASON`, for the list")
+	}
+	o.register(c)
+	return c
+}
+
+// portNamed finds the node GUID of NODE:NUMBER.
+func portNamed(cmd *cobra.Command, o *ctlOptions, name string) (guid string, num int, err error) {
+	i := strings.LastIndexByte(name, ':')
+	if i > 0 {
+		num, err = strconv.Atoi(name[i+1:])
+	}
+	if i <= 0 || err != nil || num < 1 || num > 254 {
+		return "", 0, usagef("port %q; give NODE:NUMBER", name)
+	}
+	node := name[:i]
+	if strings.HasPrefix(node, "0x") {
+		g, err := ib.ParseGUID(node)
+		if err != nil {
+			return "", 0, usagef("port %q: %w", name, err)
+		}
+		return g.String(), num, nil
+	}
+	answer, err := o.call(cmd.Context(), http.MethodGet, "/v1/nodes", nil)
+	if err != nil {
+		return "", 0, err
+	}
+	var nodes []api.Node
+	if err := json.Unmarshal(answer, &nodes); err != nil {
+		return "", 0, err
+	}
+	for _, n := range nodes {
+		if n.Description != node {
+			continue
+		}
+		if guid != "" {
+			return "", 0, fmt.Errorf("several nodes are called %q; give the GUID", node)
+		}
+		guid = n.GUID
+	}
+	if guid == "" {
+		return "", 0, fmt.Errorf("no node is called %q", node)
+	}
+	return guid, num, nil
+}
+
+func printPortPlan(w io.Writer, body []byte) error {
+	var p api.PortPlan
+	if err := json.Unmarshal(body, &p); err != nil {
+		return err
+	}
+	fmt.Fprintf(w, "%s: %q port %d to %q port %d\n", p.Action, p.Description, p.Port, p.PeerDescription, p.PeerPort)
+	if p.Action != "restore" {
+		fmt.Fprintf(w, "%d entries lead over the link; %d entries change (%s)\n", p.Over, p.Entries, p.Engine)
+		fmt.Fprintf(w, "most paths over one link: %d now, %d without it\n", p.LoadBefore, p.LoadAfter)
+	}
+	if !p.Applied {
+		_, err := fmt.Fprintln(w, "nothing was changed; --apply does it")
+		return err
+	}
+	_, err := fmt.Fprintln(w, "requested; 'heddle ctl status' shows the sweep, 'heddle ctl port list' the links")
+	return err
+}
+
+func printPortActions(w io.Writer, body []byte) error {
+	var list []api.PortAction
+	if err := json.Unmarshal(body, &list); err != nil {
+		return err
+	}
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "ACTION\tPORT\tPEER\tSINCE\tUNTIL\tDISABLED\tBY\tWHY")
+	for _, p := range list {
+		until := "restored"
+		if p.Until != nil {
+			until = p.Until.Format(time.RFC3339)
+		}
+		fmt.Fprintf(t, "%s\t%s:%d\t%s:%d\t%s\t%s\t%v\t%s\t%s\n", p.Action, plain(p.Description), p.Port, plain(p.PeerDescription), p.PeerPort,
+			p.Since.Format(time.RFC3339), until, p.Disabled, plain(p.By), plain(p.Why))
+	}
+	return t.Flush()
+}

@@ -1,0 +1,298 @@
+package linkmgr
+
+import (
+	"slices"
+	"time"
+
+	"heddle/ib"
+	"heddle/ib/smp"
+	"heddle/mad"
+	"heddle/sm/notice"
+	"heddle/sm/topo"
+	"heddle/sm/work"
+	"heddle/store"
+	"heddle/subnet"
+)
+
+// actions are the links that are to be without routes.
+type actions struct {
+	list []subnet.PortAction
+	// kept are those whose link is the last one between parts of the subnet, so that it keeps its
+	// routes.
+	kept map[topo.PortID]bool
+	// marked are the ports that were marked last.
+	marked []ref
+	// due is when a drained link that is to be disabled is looked at again, by the key of its action.
+	due map[topo.PortID]mad.Time
+}
+
+func actionID(a *subnet.PortAction) topo.PortID { return topo.PortID{Node: a.Node, Port: a.Port} }
+
+// LoadActions takes the actions of the store. Records that cannot be read are left out.
+func (m *Manager) LoadActions(records []store.Record) {
+	var list []subnet.PortAction
+	for i := range records {
+		if r := &records[i]; r.Table == store.TablePortActions {
+			if a, err := subnet.DecodePortAction(r.Key, r.Value); err == nil {
+				list = append(list, a)
+			}
+		}
+	}
+	m.SetActions(list)
+}
+
+// SetActions replaces the actions. It returns the ports that the next sweep is to look at.
+func (m *Manager) SetActions(list []subnet.PortAction) (look []topo.PortID) {
+	was := m.actions.list
+	m.actions.list = slices.Clone(list)
+	changed := func(a *subnet.PortAction, others []subnet.PortAction) bool {
+		return !slices.ContainsFunc(others, func(b subnet.PortAction) bool {
+			return a.Kind == b.Kind && a.Node == b.Node && a.Port == b.Port && a.Peer == b.Peer && a.PeerPort == b.PeerPort
+		})
+	}
+	for _, x := range [2][2][]subnet.PortAction{{list, was}, {was, list}} {
+		for i := range x[0] {
+			if a := &x[0][i]; changed(a, x[1]) {
+				look = append(look, topo.PortID{Node: a.Node, Port: a.Port}, topo.PortID{Node: a.Peer, Port: a.PeerPort})
+				delete(m.actions.due, actionID(a))
+			}
+		}
+	}
+	return slices.DeleteFunc(look, func(id topo.PortID) bool {
+		if m.Fabric == nil {
+			return true
+		}
+		i, ok := m.Fabric.Find(id.Node)
+		return !ok || !m.Fabric.Nodes[i].IsSwitch() || id.Port > m.Fabric.Nodes[i].Info.NumPorts
+	})
+}
+
+// ends are the ports of an action that the subnet has; Node is -1 of one that it has not.
+func (m *Manager) ends(a *subnet.PortAction) (out [2]ref) {
+	for k, id := range [2]topo.PortID{{Node: a.Node, Port: a.Port}, {Node: a.Peer, Port: a.PeerPort}} {
+		out[k] = subnet.NoRef()
+		if i, ok := m.Fabric.Find(id.Node); ok && id.Port <= m.Fabric.Nodes[i].Info.NumPorts {
+			out[k] = ref{Node: i, Port: id.Port}
+		}
+	}
+	return out
+}
+
+// linked are the ends of an action's link if the subnet has that link, as it was planned.
+func (m *Manager) linked(a *subnet.PortAction) (ends [2]ref, ok bool) {
+	ends = m.ends(a)
+	if ends[0].Node < 0 || ends[1].Node < 0 {
+		return ends, false
+	}
+	p := m.Fabric.Port(ends[0])
+	return ends, p.Has(topo.PortLinked) && p.Peer == ends[1]
+}
+
+// MarkDrained marks the ports of links that are to have no routes, before the graph is built, and calls
+// touch with the nodes of those that were or are marked. A link without which a part of the subnet could
+// not be reached keeps its routes.
+func (m *Manager) MarkDrained(touch func(n int32)) {
+	f := m.Fabric
+	for _, r := range m.actions.marked {
+		if int(r.Node) < len(f.Nodes) && r.Port <= f.Nodes[r.Node].Info.NumPorts { // else it was another topology
+			f.Port(r).Flags &^= topo.PortDrained
+			touch(r.Node)
+		}
+	}
+	m.actions.marked = m.actions.marked[:0]
+	if len(m.actions.list) == 0 {
+		return
+	}
+	var drained [][2]ref
+	var of []*subnet.PortAction
+	for i := range m.actions.list {
+		a := &m.actions.list[i]
+		ends, ok := m.linked(a)
+		if !ok || a.Kind == subnet.Restore || ends[0] == f.Self || ends[1] == f.Self || !f.Nodes[ends[0].Node].IsSwitch() || !f.Nodes[ends[1].Node].IsSwitch() {
+			continue // the only port of a LID has its routes as long as it is up
+		}
+		m.mark(ends, true)
+		for _, r := range ends {
+			m.actions.marked = append(m.actions.marked, r)
+			touch(r.Node)
+		}
+		drained, of = append(drained, ends), append(of, a)
+	}
+	part := m.parts()
+	kept := map[topo.PortID]bool{}
+	for i, ends := range drained {
+		a, b := part.find(ends[0].Node), part.find(ends[1].Node)
+		if a == b {
+			continue
+		}
+		part[a] = b
+		m.mark(ends, false)
+		id := actionID(of[i])
+		kept[id] = true
+		if !m.actions.kept[id] {
+			m.Notify(notice.Notice{
+				Kind: notice.KindDrainKept, Level: notice.Warn, Where: f.Where(ends[0].Node, int(ends[0].Port)), Peer: f.Where(ends[1].Node, int(ends[1].Port)),
+				Text: "the link keeps its routes although it is to be drained: it is the last one to a part of the subnet",
+			})
+		}
+	}
+	m.actions.kept = kept
+}
+
+func (m *Manager) mark(ends [2]ref, drained bool) {
+	for _, r := range ends {
+		if p := m.Fabric.Port(r); drained {
+			p.Flags |= topo.PortDrained
+		} else {
+			p.Flags &^= topo.PortDrained
+		}
+	}
+}
+
+// parts says which nodes are joined by links that are not drained.
+type parts []int32
+
+func (p parts) find(n int32) int32 {
+	for p[n] != n {
+		p[n] = p[p[n]]
+		n = p[n]
+	}
+	return n
+}
+
+func (m *Manager) parts() parts {
+	f := m.Fabric
+	p := make(parts, len(f.Nodes))
+	for i := range p {
+		p[i] = int32(i)
+	}
+	for i := range f.Ports {
+		q := &f.Ports[i]
+		// A port of a CA or router has one link, which alone leads to its LID.
+		if q.Has(topo.PortLinked) && !q.Has(topo.PortDrained) && q.Num != 0 && f.Nodes[q.Node].IsSwitch() {
+			p[p.find(q.Node)] = p.find(q.Peer.Node)
+		}
+	}
+	return p
+}
+
+// isolated reports whether a link is to be disabled.
+func (m *Manager) isolated(a, b ref) bool {
+	for i := range m.actions.list {
+		if x := &m.actions.list[i]; x.Kind == subnet.Isolate {
+			if ends := m.ends(x); ends == [2]ref{a, b} || ends == [2]ref{b, a} {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// again is after how long a drained link is looked at again that still has entries.
+const again = time.Second
+
+// CarryOut lists the Sets that disable drained links and enable restored ones. It is called when the
+// tables of the sweep are written. flight is how long a packet may be on its way to a link; 0: nobody
+// knows.
+func (m *Manager) CarryOut(flight time.Duration) {
+	for i := range m.actions.list {
+		a := &m.actions.list[i]
+		switch a.Kind {
+		case subnet.Isolate:
+			m.disable(a, flight)
+		default:
+			m.enable(a)
+		}
+	}
+}
+
+// disable disables an isolated link when no entry leads over it, and packets have had time to leave it.
+func (m *Manager) disable(a *subnet.PortAction, flight time.Duration) {
+	ends, ok := m.linked(a)
+	if !ok || !m.Fabric.Port(ends[0]).Has(topo.PortDrained) && m.Fabric.Nodes[ends[1].Node].IsSwitch() {
+		return
+	}
+	if m.actions.due == nil {
+		m.actions.due = map[topo.PortID]mad.Time{}
+	}
+	id := actionID(a)
+	switch at, waits := m.actions.due[id]; {
+	case m.used(ends[0]) || m.used(ends[1]):
+		m.actions.due[id] = m.Now.Add(again)
+		return
+	case !waits:
+		m.actions.due[id] = m.Now.Add(max(flight, time.Millisecond))
+		return
+	case at > m.Now:
+		return
+	}
+	delete(m.actions.due, id)
+	// The Set must not go over the link itself: its answer would be lost.
+	at := ends[0]
+	if m.Fabric.Nodes[at.Node].Via == ends[1] && m.Fabric.Nodes[ends[1].Node].IsSwitch() {
+		at = ends[1]
+	}
+	m.Report.Downed++
+	m.Add(work.Make(work.OpDisable, at.Node, at.Port, 0))
+}
+
+// used reports whether a switch has entries for a port, as far as is known.
+func (m *Manager) used(at ref) bool {
+	n := &m.Fabric.Nodes[at.Node]
+	if !n.IsSwitch() || n.LFT == nil || !m.Fabric.Nodes[m.Fabric.Port(at).Peer.Node].IsSwitch() {
+		return false
+	}
+	return slices.Contains(n.LFT.Installed(), at.Port)
+}
+
+// enable enables the ends of a link that are disabled.
+func (m *Manager) enable(a *subnet.PortAction) {
+	for _, at := range m.ends(a) {
+		if at.Node < 0 || !m.Fabric.Nodes[at.Node].IsSwitch() {
+			continue
+		}
+		if p := m.Fabric.Port(at); p.Has(topo.PortKnown) && p.Info.PortPhysicalState == ib.PhysDisabled {
+			m.Add(work.Make(work.OpEnable, at.Node, at.Port, 0))
+		}
+	}
+}
+
+// buildPhysical fills in a Set that changes the physical state of a port.
+func (m *Manager) buildPhysical(p *topo.Port, to ib.PhysState, set func(ib.AttrID, uint32) []byte) {
+	w := p.Info
+	keep(&w)
+	w.LinkDownDefaultState = ib.PhysPolling
+	w.PortPhysicalState = to
+	w.Put(set(smp.AttrPortInfo, smp.PortInfoMod(p.Num, false)))
+}
+
+// answeredPhysical takes the answer to it. What follows of it is found by reading the port again.
+func (m *Manager) answeredPhysical(it work.Item, comp *mad.Completion, what string) {
+	n, num := it.Node(), it.Port()
+	if err := m.decode(comp); err != nil {
+		m.Sweeper.SetFailed(n, int(num), what, err)
+		return
+	}
+	where := m.Fabric.Where(n, int(num))
+	m.Notify(notice.Notice{Kind: notice.KindPortAction, Level: notice.Info, Where: where, Text: what + ": " + where.String()})
+	m.needs.Discovery.AskRegion(n, what+": "+where.String())
+}
+
+// nextAction is when CarryOut has to be called again; mad.Never if nothing waits.
+func (m *Manager) nextAction() (t mad.Time) {
+	t = mad.Never
+	for _, at := range m.actions.due {
+		t = min(t, at)
+	}
+	return t
+}
+
+// dueActions are the switches of links that are to be disabled now.
+func (m *Manager) dueActions() (switches []ib.GUID) {
+	for i := range m.actions.list {
+		if at, ok := m.actions.due[actionID(&m.actions.list[i])]; ok && at <= m.Now {
+			switches = append(switches, m.actions.list[i].Node)
+		}
+	}
+	return switches
+}
