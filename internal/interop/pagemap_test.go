@@ -128,7 +128,7 @@ func TestPageSpeed(t *testing.T) {
 		const c = document.querySelector('#chart canvas'), key = k => c.dispatchEvent(new KeyboardEvent('keydown', { key: k }));
 		const both = i => key(['ArrowLeft', '+', 'ArrowRight', '-'][i % 4]);
 		const out = { First: await first(), Whole: await frames(both) };
-		for (let i = 0; i < 6; i++) key('+');
+		for (let i = 0; i < 4; i++) key('+');
 		while (mapStats().inside < 3) await new Promise(requestAnimationFrame);
 		await new Promise(done => setTimeout(done, 3000)); // insides arrive
 		out.Close = await frames(both);
