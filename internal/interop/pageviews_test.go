@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
 
 	"heddle/internal/need"
 )
@@ -141,6 +142,124 @@ func TestPageNarrow(t *testing.T) {
 			t.Errorf("%d pixels: the menu is open %v, and %v after a click", size[0], before, after)
 		}
 	}
+}
+
+// focused describes what has the focus, and fails if it is not to be seen.
+func (b *browser) focused() string {
+	b.t.Helper()
+	var f struct {
+		Name string
+		Seen bool
+	}
+	b.script(`const e = document.activeElement, s = getComputedStyle(e), r = e.getBoundingClientRect();
+		return { Name: (e.getAttribute('href') || e.id || e.textContent || e.tagName).trim(),
+			Seen: e.tagName === 'BODY' || e.id === 'view' || s.outlineStyle !== 'none' && parseFloat(s.outlineWidth) >= 2 && r.width > 0 && r.bottom > 0 && r.top < innerHeight && r.right > 0 }`, &f)
+	if !f.Seen {
+		b.t.Errorf("the focus on %q is not to be seen", f.Name)
+	}
+	return f.Name
+}
+
+// tabTo presses Tab until what has the focus is called so.
+func (b *browser) tabTo(name string) {
+	b.t.Helper()
+	for range 400 {
+		b.press(kb.Tab)
+		if b.focused() == name {
+			return
+		}
+	}
+	b.t.Fatalf("400 tabs do not lead to %q", name)
+}
+
+// TestPageByKeyboard goes through all views by the keyboard alone: the skip link, the navigation, sorting,
+// paging, filters, details, the search and the sign-in. The focus is always to be seen.
+func TestPageByKeyboard(t *testing.T) {
+	addr, file := pageSubnet(t)
+	b := openBrowser(t)
+	b.do(chromedp.EmulateViewport(1200, 900))
+	b.open(addr)
+	b.awaitText("links active")
+	b.tabTo("#view") // the skip link is the first
+	b.press(kb.Enter)
+	var at string
+	if b.script("return document.activeElement.id", &at); at != "view" {
+		t.Errorf("the skip link leads to %q", at)
+	}
+	var nav []string
+	b.script(`return [...document.querySelectorAll('#nav a')].map(a => a.getAttribute('href'))`, &nav)
+	if len(nav) < 12 {
+		t.Errorf("the navigation has %d views", len(nav))
+	}
+	for _, href := range nav {
+		b.script("document.getElementById('tools').querySelector('button').focus()", nil)
+		b.tabTo(href)
+		b.press(kb.Enter)
+		b.awaitScript("the view "+href+" has the focus", fmt.Sprintf(`return location.hash === %q && document.activeElement.id === 'view' && document.querySelector('#view section h2') !== null
+			&& document.querySelector('#nav [aria-current=page]').getAttribute('href') === %q`, href, href))
+	}
+
+	b.settled("nodes", "Rows 1 to 50 of 360")
+	b.tabTo("words")
+	b.press("host-2")
+	b.awaitMatch(`Rows 1 to 50 of 1\d\d, of 360 in all`)
+	b.tabTo("LID")
+	b.press(kb.Enter)
+	b.awaitScript("sorted by LID", `return document.querySelector('th[aria-sort=ascending]')?.textContent.startsWith('LID') && document.activeElement.textContent.startsWith('LID')`)
+	b.press(kb.Enter)
+	b.awaitScript("sorted by LID, the highest first", `return location.hash.includes('desc=1') && Boolean(document.querySelector('th[aria-sort=descending]'))`)
+	b.tabTo("#/nodes?q=host-2&sort=lid&desc=1&offset=50")
+	b.press(kb.Enter)
+	b.awaitMatch(`Rows 51 to 100 of 1\d\d`)
+	b.awaitScript("the page is said", `return document.getElementById('live').textContent.startsWith('Rows 51 to 100')`)
+
+	b.script("document.getElementById('searchText').focus()", nil)
+	b.press("5") // a LID
+	b.press(kb.Enter)
+	b.awaitScript("the port with the LID", `return location.hash.startsWith('#/port/0x')`)
+	b.awaitText("host-5 port 1")
+	b.tabTo("#/port/" + pageLeaf + "/5") // the cable's other end
+	b.press(kb.Enter)
+	b.awaitText("sw-1-1 port 5")
+	b.tabTo("#/node/" + pageLeaf)
+	b.press(kb.Enter)
+	b.awaitText("all of the node")
+
+	token, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.script("document.getElementById('theme').focus()", nil)
+	b.tabTo("who")
+	b.press(kb.Enter)
+	b.awaitScript("the dialog", `return document.getElementById('dialog').open && document.activeElement.id === 'token'`)
+	b.press("wrong", kb.Enter)
+	b.awaitText("the token is not accepted")
+	b.axe("the dialog")
+	b.press(kb.Escape)
+	b.awaitScript("no dialog", `return !document.getElementById('dialog').open && document.activeElement.id === 'who'`)
+	b.press(kb.Enter)
+	b.awaitScript("the dialog", `return document.activeElement.id === 'token'`)
+	b.press(strings.TrimSpace(string(token)), kb.Enter)
+	b.awaitText("write-token: admin")
+
+	var before struct{ Sweeps int }
+	getJSON(t, "http://"+addr+"/v1/status", &before)
+	b.settled("actions", `role operator`)
+	b.awaitText(`There are none: "heddle ctl token create`)
+	b.tabTo("Sweep…")
+	b.press(kb.Enter)
+	b.awaitText("No port is taken down")
+	b.axe("the question before a sweep")
+	b.awaitScript("nothing happens by Enter alone", `return document.activeElement.textContent === 'Cancel'`)
+	b.press(kb.Enter)
+	b.awaitScript("the question is gone", `return !document.getElementById('dialog').open && document.activeElement.textContent === 'Sweep…'`)
+	b.press(kb.Enter)
+	b.tabTo("Start the sweep")
+	b.press(kb.Enter)
+	b.awaitText("the sweep is requested")
+	b.awaitScript("another sweep", fmt.Sprintf(`return (await (await fetch('v1/status')).json()).sweeps > %d`, before.Sweeps))
+	b.axe("actions of an administrator")
 }
 
 // TestPageStart: what the page loads at its start is at most 300 kB, without compression; it runs no script
