@@ -231,6 +231,7 @@ func (s *Machine) lead(why string) {
 
 // follow enters the state Standby, with a manager to poll.
 func (s *Machine) follow(m election.Other, why string) {
+	s.granted = false // what was granted is given away before a discovery could take it up
 	s.tookOver = false
 	s.WaitHandover = false
 	s.manager.End()

@@ -28,6 +28,7 @@ import (
 //	mute, answer HOST                   whether the manager on a host answers requests
 //	refuse HOST                         it answers a Set with an error
 //	start, nolink                       the manager starts; its port has no link
+//	ally HOST                           the manager on a host shares our store
 //	sweep                               a discovery reads the SMInfo of the others and decides
 //	takeover                            we are to be master before a discovery; the others that the last
 //	                                    master knew are asked first
@@ -281,6 +282,8 @@ func (b *stage) do(t *testing.T, d *datadriven.TestData) {
 		b.s.Start()
 	case "nolink":
 		b.s.NoLink()
+	case "ally":
+		b.s.SetAllies([]Ally{{GUID: b.Host(t, arg(0)).GUID, Lives: true}})
 	case "sweep":
 		b.s.Forget()
 		b.ask(work.OpSMInfo, func(it work.Item, comp *mad.Completion) { b.s.Read(it, comp, false) })
