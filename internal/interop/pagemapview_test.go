@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"regexp"
+	"strings"
 	"testing"
 
 	"github.com/chromedp/chromedp/kb"
@@ -71,12 +72,13 @@ func pathView(t *testing.T, b *browser, addr string) {
 	var p api.Path
 	getJSON(t, "http://"+addr+"/v1/path?trace=true&from=host-1&to=host-300", &p)
 	b.view("path?from=host-1&to=host-300")
-	want := `host-1 to host-300\s+node\s+in by port\s+out by port\s+lane \(VL\)\s+host-1\s+1\s+\S.*\s+`
+	var want strings.Builder
+	want.WriteString(`host-1 to host-300\s+node\s+in by port\s+out by port\s+lane \(VL\)\s+host-1\s+1\s+\S.*\s+`)
 	for _, h := range p.Hops {
-		want += fmt.Sprintf(`%s\s+%d\s+%d\s+\S.*\s+`, h.Description, h.In, h.Out)
+		want.WriteString(fmt.Sprintf(`%s\s+%d\s+%d\s+\S.*\s+`, h.Description, h.In, h.Out))
 	}
 	b.awaitMatch(fmt.Sprintf(`%d switches; the way back (differs|is the same)`, len(p.Hops)))
-	b.awaitMatch(want + `host-300\s+1`)
+	b.awaitMatch(want.String() + `host-300\s+1`)
 	b.awaitMatch(`The way back\s+node\s+in by port\s+out by port\s+lane \(VL\)\s+host-300`)
 	b.picture("path")
 }
