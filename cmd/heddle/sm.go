@@ -76,7 +76,7 @@ func (f smFlags) coreConfig() (c sm.Config, err error) {
 	if c.MaxWindow = f.Window; c.MaxWindow > 0 { // otherwise the port's limit
 		c.Window = min(c.Window, c.MaxWindow)
 	}
-	engines := engineFlags{f.Values}
+	engines := engineFlags(f)
 	if c.Engines, c.Explicit, err = engines.chain(); err != nil {
 		return c, err
 	}

@@ -201,7 +201,7 @@ func TestSame(t *testing.T) {
 			}
 			return string(b)
 		}
-		if text() != text() {
+		if first, again := text(), text(); first != again {
 			t.Errorf("%s: two maps of one wiring differ", kind)
 		}
 	}
