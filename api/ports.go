@@ -40,6 +40,7 @@ type PortAction struct {
 	Until           *time.Time `json:"until,omitempty" doc:"when the link is restored; left out: when somebody does it"`
 	By              string     `json:"by,omitempty"`
 	Why             string     `json:"why,omitempty"`
+	Entries         int        `json:"entries" doc:"installed entries that lead over the link now"`
 	Disabled        bool       `json:"disabled" doc:"one of its ends is disabled"`
 }
 
@@ -48,8 +49,7 @@ type PortPlan struct {
 	PortAction
 	Applied    bool   `json:"applied" doc:"false: this was a dry run"`
 	Engine     string `json:"engine,omitempty" doc:"whose tables would be installed"`
-	Over       int    `json:"entries_over" doc:"entries that lead over the link now"`
-	Entries    int    `json:"entries_changed" doc:"entries that change"`
+	Changed    int    `json:"entries_changed" doc:"entries that change"`
 	LoadBefore int64  `json:"load_before" doc:"most paths over one link and direction, now"`
 	LoadAfter  int64  `json:"load_after" doc:"the same without the link"`
 }

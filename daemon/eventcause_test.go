@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -68,12 +69,30 @@ func TestEventsOfOneCause(t *testing.T) {
 // holdTimeOver is longer than facts of a sweep are held.
 const holdTimeOver = 1100 * time.Millisecond
 
+// logText is a log that one goroutine writes and another one reads.
+type logText struct {
+	mu sync.Mutex
+	b  bytes.Buffer // guarded by mu
+}
+
+func (l *logText) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *logText) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
 // TestLogLimit: ten lines of a kind are logged in a minute, and how many more there were; a log that shows
 // everything has all of them.
 func TestLogLimit(t *testing.T) {
 	for _, level := range []slog.Level{slog.LevelInfo, slog.LevelDebug} {
 		synctest.Test(t, func(t *testing.T) {
-			var text bytes.Buffer
+			var text logText
 			log := slog.New(slog.NewTextHandler(&text, &slog.HandlerOptions{Level: level}))
 			r := openEvents(t, "")
 			add := func(kind string, n int) {
@@ -94,7 +113,7 @@ func TestLogLimit(t *testing.T) {
 			synctest.Wait()
 			cut := strings.Contains(text.String(), `msg="20 further events of kind trap within a minute were not logged; 'heddle ctl events --kind trap' has them" kind=log_cut of=trap count=20`)
 			if cut != (level == slog.LevelInfo) || strings.Contains(text.String(), "of=other") {
-				t.Errorf("%v:\n%s", level, &text)
+				t.Errorf("%v:\n%s", level, text.String())
 			}
 			was := lines()
 			add("trap", 1)

@@ -132,6 +132,24 @@ func disabled(s *subnet.Snapshot, a *subnet.PortAction) bool {
 	return false
 }
 
+// entries is how many installed entries of a switch lead out of one of its ports.
+func entries(s *subnet.Snapshot, guid ib.GUID, port uint8) (n int) {
+	i := s.NodeByGUID(guid)
+	if i < 0 || s.Tables == nil {
+		return 0
+	}
+	sw := s.Nodes[i].SwitchIndex
+	if sw < 0 || int(sw) >= s.Tables.Switches() {
+		return 0
+	}
+	for l := 1; l <= int(s.Tables.TopLID); l++ {
+		if s.Tables.Entry(sw, ib.LID(l)) == port {
+			n++
+		}
+	}
+	return n
+}
+
 func portText(s *subnet.Snapshot, a *subnet.PortAction) string {
 	name := a.Node.String()
 	if s != nil {
@@ -172,6 +190,7 @@ func showPort(s *subnet.Snapshot, a *subnet.PortAction) api.PortAction {
 		if i := s.NodeByGUID(a.Peer); i >= 0 {
 			x.PeerDescription = s.Nodes[i].Desc
 		}
+		x.Entries = entries(s, a.Node, a.Port) + entries(s, a.Peer, a.PeerPort)
 		x.Disabled = disabled(s, a)
 	}
 	return x
@@ -338,11 +357,7 @@ func (d *Daemon) preview(s *subnet.Snapshot, channel int32, plan *api.PortPlan) 
 		for l := 1; l <= int(max(was.TopLID, now.TopLID)); l++ {
 			x, y := was.Entry(int32(i), ib.LID(l)), now.Entry(int32(i), ib.LID(l))
 			if x != y {
-				plan.Entries++
-			}
-			ch := &g.Channels[channel]
-			if int32(i) == ch.From && x == ch.OutPort || int32(i) == ch.To && x == ch.InPort {
-				plan.Over++
+				plan.Changed++
 			}
 		}
 	}

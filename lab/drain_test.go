@@ -205,7 +205,7 @@ func TestDrainEngines(t *testing.T) {
 }
 
 // TestIsolate: an isolated link first loses its routes, then one end is disabled. It stays so over sweeps,
-// a restart of the manager and one of the switch, and Restore brings it and the tables back.
+// and a restart of the switch, and Restore brings it and the tables back.
 func TestIsolate(t *testing.T) {
 	f := gen(t, "xgft", "2", "4,4", "1,4")
 	c, m := bringUp(t, f, sim.Config{Seed: 5}, TrialConfig())

@@ -131,7 +131,7 @@ func printPortPlan(w io.Writer, body []byte) error {
 	}
 	fmt.Fprintf(w, "%s: %q port %d to %q port %d\n", p.Action, p.Description, p.Port, p.PeerDescription, p.PeerPort)
 	if p.Action != "restore" {
-		fmt.Fprintf(w, "%d entries lead over the link; %d entries change (%s)\n", p.Over, p.Entries, p.Engine)
+		fmt.Fprintf(w, "%d entries lead over the link; %d entries change (%s)\n", p.Entries, p.Changed, p.Engine)
 		fmt.Fprintf(w, "most paths over one link: %d now, %d without it\n", p.LoadBefore, p.LoadAfter)
 	}
 	if !p.Applied {
@@ -148,14 +148,14 @@ func printPortActions(w io.Writer, body []byte) error {
 		return err
 	}
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "ACTION\tPORT\tPEER\tSINCE\tUNTIL\tDISABLED\tBY\tWHY")
+	fmt.Fprintln(t, "ACTION\tPORT\tPEER\tSINCE\tUNTIL\tENTRIES\tDISABLED\tBY\tWHY")
 	for _, p := range list {
 		until := "restored"
 		if p.Until != nil {
 			until = p.Until.Format(time.RFC3339)
 		}
-		fmt.Fprintf(t, "%s\t%s:%d\t%s:%d\t%s\t%s\t%v\t%s\t%s\n", p.Action, plain(p.Description), p.Port, plain(p.PeerDescription), p.PeerPort,
-			p.Since.Format(time.RFC3339), until, p.Disabled, plain(p.By), plain(p.Why))
+		fmt.Fprintf(t, "%s\t%s:%d\t%s:%d\t%s\t%s\t%d\t%v\t%s\t%s\n", p.Action, plain(p.Description), p.Port, plain(p.PeerDescription), p.PeerPort,
+			p.Since.Format(time.RFC3339), until, p.Entries, p.Disabled, plain(p.By), plain(p.Why))
 	}
 	return t.Flush()
 }
