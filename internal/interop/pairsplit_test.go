@@ -308,18 +308,25 @@ func TestPairSplit(t *testing.T) {
 	}
 	for i, r := range clients {
 		here, there, lost := 0, 0, 0
+		// The loser acknowledges what its own part asks for while the subnet is split, and what any host
+		// asks for between the time when the parts meet and the time when one manager yields.
+		since := began
+		if i != winner {
+			since = split
+		}
 		for _, a := range r.acked {
 			switch {
 			case have[r.gid][a.id]:
 				here++
-			case i != winner && a.at.After(split) && forked[r.gid][a.id]:
+			case a.at.After(since) && forked[r.gid][a.id]:
 				there++
 			default:
 				lost++
+				t.Logf("part %d: service %d is nowhere; it was acknowledged %v after the parts met", i, a.id, a.at.Sub(began))
 			}
 		}
 		t.Logf("part %d: %d services are stored, %d in the fork file", i, here, there)
-		if lost > 0 || i == winner && there > 0 {
+		if lost > 0 {
 			t.Errorf("part %d: %d of %d services that were acknowledged are lost", i, lost, len(r.acked))
 		}
 	}
