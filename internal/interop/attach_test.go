@@ -67,7 +67,7 @@ func TestManageVirtualDevice(t *testing.T) {
 	}
 	// A cable goes: the trap arrives through the device and the manager acts.
 	fmt.Fprintf(sim.In, "link down %q[1]\n", b.cas[5])
-	sm.await("link_down", 0, upTime)
+	sm.await("kind=node_gone", 0, upTime) // the host and its link
 	// A second manager on the same HCA is told why it cannot.
 	out, err := run(t, upTime, b.dir, nil, heddle, attach(manager, heddle, "sm", "--port", "umad:heddle0/1", "--once")...)
 	if err == nil || !strings.Contains(out, "another") {
