@@ -45,7 +45,7 @@ func (f *settingFlag) String() string {
 	return f.v.Text(f.s.Name)
 }
 
-// Type is the placeholder of the value in help.
+// Type is what help writes in the place of the value, such as FILE.
 func (f *settingFlag) Type() string {
 	if f.s.Arg == "" {
 		return f.s.Type()
