@@ -66,6 +66,10 @@ func (f *fake) CheckCabling(name, plan string, partial bool) (Cabling, error) {
 	return Cabling{Findings: []CablingFault{}}, nil
 }
 
+func (f *fake) Cabling() CablingState {
+	return CablingState{Open: []CablingEntry{}, Closed: []CablingEntry{}}
+}
+
 func (f *fake) NodeTable(TableQuery) (Table[Node], error)    { return Table[Node]{}, nil }
 func (f *fake) PortTable(TableQuery) (Table[PortRow], error) { return Table[PortRow]{}, nil }
 func (f *fake) CableTable(TableQuery) (Table[Link], error)   { return Table[Link]{}, nil }

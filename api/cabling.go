@@ -1,5 +1,7 @@
 package api
 
+import "time"
+
 // MaxPlan bounds a plan of cables, in bytes: the netlist of a full subnet is 5 MB.
 const MaxPlan = 32 << 20
 
@@ -20,7 +22,31 @@ type Cabling struct {
 	Planned    int            `json:"planned" doc:"cables of the plan"`
 	Found      int            `json:"found" doc:"cables of the subnet"`
 	Right      int            `json:"right" doc:"planned cables that lead where they should"`
+	Off        int            `json:"off,omitempty" doc:"planned cables that cannot be seen, because a port is disabled"`
 	Findings   []CablingFault `json:"findings"`
+}
+
+// CablingState is the body of /v1/cabling.
+type CablingState struct {
+	Plan     string         `json:"plan,omitempty" doc:"name of the file; left out: there is none (--cabling)"`
+	Note     string         `json:"note,omitempty" doc:"why nothing is shown"`
+	Compared *time.Time     `json:"compared,omitempty" doc:"when the subnet was compared last; later sweeps found the same cables"`
+	Planned  int            `json:"planned" doc:"cables of the plan"`
+	Found    int            `json:"found" doc:"cables of the subnet"`
+	Right    int            `json:"right" doc:"planned cables that lead where they should"`
+	Off      int            `json:"off" doc:"planned cables that cannot be seen, because a port is disabled"`
+	Counts   map[string]int `json:"counts" doc:"findings that are open, by kind"`
+	Open     []CablingEntry `json:"open" doc:"findings that are open, at most 1,000"`
+	Closed   []CablingEntry `json:"closed" doc:"those that ended last, oldest first"`
+	Missed   int            `json:"missed" doc:"findings for which there was no room"`
+}
+
+// CablingEntry is a difference while it lasts, and after.
+type CablingEntry struct {
+	CablingFault
+	ID     uint64     `json:"id" doc:"number of the finding, as in /v1/findings"`
+	Opened time.Time  `json:"opened"`
+	Closed *time.Time `json:"closed,omitempty"`
 }
 
 // CablingFault is one difference between the plan and the subnet.

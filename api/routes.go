@@ -50,6 +50,7 @@ var routes = []Route{
 	{Method: http.MethodGet, Path: "/v1/links", Least: access.Viewer},
 	{Method: http.MethodGet, Path: "/v1/repairs", Least: access.Viewer},
 	{Method: http.MethodGet, Path: "/v1/rails", Least: access.Viewer},
+	{Method: http.MethodGet, Path: "/v1/cabling", Least: access.Viewer},
 	{Method: http.MethodPost, Path: "/v1/cabling/check", Least: access.Operator, Report: true, Body: maxPlan},
 	{Method: http.MethodGet, Path: "/v1/topology/ibnetdiscover", Least: access.Viewer},
 	{Method: http.MethodGet, Path: "/v1/topology/slurm", Least: access.Viewer},

@@ -27,6 +27,8 @@ type Topologies interface {
 	// CheckCabling compares the cables with a plan, whose text has a name for messages. With partial, cables
 	// of nodes that the plan does not name are not reported.
 	CheckCabling(name, plan string, partial bool) (Cabling, error)
+	// Cabling is how the cables compare with the plan of --cabling.
+	Cabling() CablingState
 }
 
 // Rails is the body of /v1/rails.
@@ -70,6 +72,9 @@ func topologies(a huma.API, mux *router, b Topologies) {
 			return nil, huma.Error422UnprocessableEntity(err.Error())
 		}
 		return reply(r), nil
+	})
+	huma.Get(a, "/v1/cabling", func(context.Context, *struct{}) (*body[CablingState], error) {
+		return reply(b.Cabling()), nil
 	})
 	huma.Get(a, "/v1/rails", func(context.Context, *struct{}) (*body[Rails], error) {
 		r := b.Rails()

@@ -17,6 +17,7 @@ type Settings struct {
 	Registry   sa.Config
 	Perf       perf.Config // Period 0: counters are not read
 	Thresholds *findings.Thresholds
+	Cabling    *CablingPlan // nil: the cables are compared with no plan
 	// Congestion is the mode of congestion control; nil: it stays as operators set it.
 	Congestion *congestion.Mode
 }
@@ -38,6 +39,7 @@ func (d *Daemon) Configure(s *Settings) {
 		d.shared.ConfigurePerf(s.Perf)
 	}
 	d.SetThresholds(s.Thresholds)
+	d.SetCabling(s.Cabling)
 	if s.Congestion != nil {
 		d.shared.SetCongestionMode(*s.Congestion)
 	}

@@ -108,6 +108,8 @@ type Config struct {
 	Perf *perf.Config
 	// Thresholds are those of findings; nil: those of the table.
 	Thresholds *findings.Thresholds
+	// Cabling is the plan of the cables; nil: there is none.
+	Cabling *CablingPlan
 	// DFTree says what becomes of flows to hot spots, which the performance manager finds.
 	DFTree dftree.Config
 	// Congestion configures the congestion control manager in the same way. In its mode Off it sends
@@ -257,6 +259,7 @@ func New(cfg Config) *Daemon {
 		mails:      mails{smMail: newBell(), saMail: newBell(), vmMail: newBell()},
 		vm:         newVMSide(),
 		pulses:     newPulses(),
+		finder:     finder{cables: cableWatch{bell: newBell()}},
 	}
 	d.shared.WakeSM, d.shared.WakeSA, d.shared.WakeVM = d.smMail.ring, d.saMail.ring, d.vmMail.ring
 	d.startAgents()
@@ -312,6 +315,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 	defer d.controlCongestion()()
 	defer d.keepHistory()()
 	defer d.keepPorts(stored.Records)()
+	defer d.watchCables()()
 	go d.receive() // ends when the port is closed, which the caller does after Run
 	l := newLoop(ctx, d)
 	defer l.alarm.timer.Stop()

@@ -24,16 +24,19 @@ const (
 
 // finder looks for findings in each round, and keeps what was done about links.
 type finder struct {
-	ports portKeeper
-	core  *findings.Core
-	next  atomic.Pointer[findings.Thresholds] // those of the next round; nil: they stay
-	last  atomic.Pointer[findings.Report]
-	told  noticeLimit
+	ports  portKeeper
+	cables cableWatch
+	number atomic.Uint64 // of the newest finding
+	core   *findings.Core
+	next   atomic.Pointer[findings.Thresholds] // those of the next round; nil: they stay
+	last   atomic.Pointer[findings.Report]
+	told   noticeLimit
 }
 
 // lookForFindings has each round of the performance manager looked at.
 func (d *Daemon) lookForFindings() {
 	d.finder.core = findings.New(d.cfg.Thresholds.Rules())
+	d.finder.core.ShareIDs(d.finder.nextID)
 	d.finder.last.Store(d.finder.core.Report()) // its metrics begin with 0
 	d.shared.OnRound = append(d.shared.OnRound, d.onRound)
 }
@@ -60,7 +63,14 @@ func (d *Daemon) onRound(r *perf.Round) {
 	}
 }
 
+// nextID numbers findings.
+func (f *finder) nextID() uint64 { return f.number.Add(1) }
+
 func (d *Daemon) tellFinding(kind string, f *findings.Finding) {
+	d.tellFindingAs(kind, f, show.FindingText(f))
+}
+
+func (d *Daemon) tellFindingAs(kind string, f *findings.Finding, text string) {
 	if ok, _ := d.finder.told.allow(d.now()); !ok {
 		d.noticesCut.Add(1)
 		return
@@ -86,7 +96,7 @@ func (d *Daemon) tellFinding(kind string, f *findings.Finding) {
 		at.Peer, at.PeerDesc, at.PeerPort = y.GUID, y.Desc, int(y.Port)
 		attrs["peer_node"], attrs["peer_node_guid"] = y.Desc, y.GUID.String()
 	}
-	d.noteAt(level, kind, show.FindingText(f), attrs, &at)
+	d.noteAt(level, kind, text, attrs, &at)
 }
 
 // outdatedAfter is after how many periods without a new round the last one shows nothing any more.
@@ -110,12 +120,19 @@ func (d *Daemon) outdated() string {
 
 // Findings implements api.Backend.
 func (d *Daemon) Findings(q api.FindingsQuery) api.Findings {
-	if why := d.outdated(); why != "" {
-		f := show.Findings(nil, q, d.clock.started)
-		f.Note = why
-		return f
+	why := d.outdated()
+	f := show.Findings(d.allFindings(why != ""), q, d.clock.started)
+	f.Note = why
+	return f
+}
+
+// allFindings are those of counters, unless what these showed does not hold any more, and those of cables.
+func (d *Daemon) allFindings(outdated bool) *findings.Report {
+	r := d.finder.last.Load()
+	if outdated {
+		r = nil
 	}
-	return show.Findings(d.finder.last.Load(), q, d.clock.started)
+	return show.WithCables(r, d.cables(), d.clock.started)
 }
 
 // findingValues are the values of the metrics; nil: counters are not read.

@@ -153,8 +153,8 @@ func (d *Daemon) Map(q api.MapQuery) (api.Map, error) {
 			return api.Map{}, err
 		}
 	}
-	if q.At == 0 && d.outdated() == "" {
-		o.Marks = show.Marks(d.finder.last.Load())
+	if q.At == 0 {
+		o.Marks = show.Marks(d.allFindings(d.outdated() != ""))
 	}
 	m, err := x.atlas.Map(o)
 	if err != nil {

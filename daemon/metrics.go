@@ -42,6 +42,7 @@ func (d *Daemon) values() metrics.Values {
 		SMPsCut: d.smpsCut.Load(), NoticesCut: d.noticesCut.Load(), Events: d.events.newest(),
 		Repairs: d.repairs.values(d.cfg.Core.Transition.String()), SA: d.saValues(), VM: d.vm.stats.values(), Perf: d.perfValues(),
 		Findings:   d.findingValues(),
+		Cabling:    d.cables(),
 		HotSpots:   d.hotSpotValues(),
 		Congestion: d.congestionValues(),
 	}

@@ -283,6 +283,7 @@ func (l *loop) Published(s *subnet.Snapshot) {
 		return
 	}
 	l.d.history.published(s)
+	l.d.finder.cables.published(s)
 	if l.d.cfg.OnPublish != nil {
 		l.d.cfg.OnPublish(s)
 	}

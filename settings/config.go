@@ -44,6 +44,7 @@ type Config struct {
 	SAKey   SAKey
 	Secrets Secrets
 	Files   Files
+	Cabling Cabling
 	API     API
 	UFM     UFM
 	Log     Log

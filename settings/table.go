@@ -13,7 +13,7 @@ import (
 
 // table has every setting of the daemon, in the order of help and documentation:
 // first subnet management, then services for hosts, then the program.
-var table = concat(subnetTable, routingTable, linkTable, timeTable, hostTable, counterTable, congestionTable, programTable, haTable, etcdTable)
+var table = concat(subnetTable, routingTable, linkTable, timeTable, hostTable, counterTable, healthTable, congestionTable, programTable, haTable, etcdTable)
 
 func concat(parts ...[]Setting) (all []Setting) {
 	for _, p := range parts {

@@ -191,6 +191,7 @@ func (t text) words() []string               { return nil }
 type list struct {
 	at    func(*Config) *[]string
 	known []string // for completion; nil: any
+	only  bool     // others are refused
 }
 
 func (l list) kind() string { return "words" }
@@ -199,6 +200,9 @@ func (l list) set(c *Config, s string) error {
 	var words []string
 	for w := range strings.SplitSeq(s, ",") {
 		if w = strings.TrimSpace(w); w != "" {
+			if l.only && !slices.Contains(l.known, w) {
+				return errRange
+			}
 			words = append(words, w)
 		}
 	}
@@ -207,9 +211,15 @@ func (l list) set(c *Config, s string) error {
 }
 
 func (l list) text(c *Config) string { return strings.Join(*l.at(c), ",") }
-func (l list) wanted() string        { return "words separated by commas" }
-func (l list) brief(string) string   { return "" }
-func (l list) words() []string       { return l.known }
+
+func (l list) wanted() string {
+	if l.only {
+		return "words separated by commas, of " + strings.Join(l.known, ", ")
+	}
+	return "words separated by commas"
+}
+func (l list) brief(string) string { return "" }
+func (l list) words() []string     { return l.known }
 
 // choice is one of a set of words.
 type choice[T comparable] struct {

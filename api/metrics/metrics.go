@@ -7,6 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
+	"heddle/fabric/cabling"
 	"heddle/ib"
 	"heddle/internal/version"
 	"heddle/perf/findings"
@@ -32,6 +33,7 @@ type Values struct {
 	VM         VM
 	Perf       *Perf            // nil: counters are not read
 	Findings   *findings.Report // nil: there is none yet
+	Cabling    *cabling.Status  // nil: there is no plan, or this manager is not master
 	HotSpots   *HotSpots
 	Congestion *Congestion // nil: congestion control was off all the time
 }
@@ -97,6 +99,7 @@ type collector struct {
 	repairs                                                    *repairCollector
 	perf                                                       *perfCollector
 	findings                                                   *findingsCollector
+	cabling                                                    *cablingCollector
 	hotSpots                                                   *hotSpotCollector
 	congestion                                                 *congestionCollector
 	phaseSeconds                                               *prometheus.HistogramVec
@@ -140,6 +143,7 @@ func newCollector(now func() Values) *collector {
 		repairs:    newRepairCollector(),
 		perf:       newPerfCollector(),
 		findings:   newFindingsCollector(),
+		cabling:    newCablingCollector(),
 		hotSpots:   newHotSpotCollector(),
 		congestion: newCongestionCollector(),
 		phaseSeconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
@@ -208,6 +212,7 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	c.repairs.collect(to, &x.Repairs)
 	c.perf.collect(to, x.Perf)
 	c.findings.collect(to, x.Findings)
+	c.cabling.collect(to, x.Cabling)
 	c.hotSpots.collect(to, x.HotSpots)
 	c.congestion.collect(to, x.Congestion)
 

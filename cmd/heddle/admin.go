@@ -4,11 +4,15 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"time"
 
+	"heddle/api"
 	"heddle/daemon"
+	"heddle/fabric/cabling"
+	"heddle/ib"
 	"heddle/partition"
 	"heddle/perf/findings"
 	"heddle/qos"
@@ -54,7 +58,10 @@ func (f smFlags) administer(cfg *daemon.Config, inherited bool, key uint64, log 
 		return err
 	}
 	cfg.SA.SAKey, cfg.SA.TrustLocal = key, key != 0
-	cfg.Thresholds, err = f.readThresholds()
+	if cfg.Thresholds, err = f.readThresholds(); err != nil {
+		return err
+	}
+	cfg.Cabling, err = f.readCabling(cfg.Core.Names)
 	return err
 }
 
@@ -160,6 +167,27 @@ func (f smFlags) readThresholds() (*findings.Thresholds, error) {
 		return nil, fmt.Errorf("%s: %w", f.From("findings-thresholds"), err)
 	}
 	return t, nil
+}
+
+// readCabling reads the plan of the cables; nil: none was given.
+func (f smFlags) readCabling(names map[ib.GUID]string) (*daemon.CablingPlan, error) {
+	c := &f.Cabling
+	if c.File == "" {
+		return nil, nil
+	}
+	in, err := os.Open(c.File)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", f.From("cabling"), err)
+	}
+	defer in.Close()
+	if info, err := in.Stat(); err == nil && info.Size() > api.MaxPlan {
+		return nil, fmt.Errorf("%s: %s is larger than the limit of %d bytes", f.From("cabling"), c.File, api.MaxPlan)
+	}
+	p, err := cabling.Read(io.LimitReader(in, api.MaxPlan), c.File)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", f.From("cabling"), err)
+	}
+	return &daemon.CablingPlan{Name: c.File, Plan: p, Names: names, Partial: c.Partial, Ignore: c.Ignored()}, nil
 }
 
 // thresholdsOf reads a file of thresholds; nil without a name.

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -28,7 +29,7 @@ func ctlCabling() *cobra.Command {
 		Args:  subcommandOnly,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	c.AddCommand(ctlCablingCheck())
+	c.AddCommand(ctlCablingCheck(), ctlCommand("show", "How the cables compare with the plan of the manager's --cabling", http.MethodGet, "/v1/cabling", printCablingState))
 	return c
 }
 
@@ -157,7 +158,36 @@ func printCabling(w io.Writer, c *api.Cabling) error {
 		x := &c.Findings[i]
 		fmt.Fprintf(w, "%s: %s\n    %s\n", x.Kind, plain(x.Text), plain(x.Do))
 	}
-	_, err := fmt.Fprintf(w, "%s planned, %s found, %d as planned, %s\n", plural.Of(c.Planned, "cable"), plural.Of(c.Found, "cable"), c.Right,
-		plural.Of(len(c.Findings), "finding"))
+	return printCablingCounts(w, c.Planned, c.Found, c.Right, c.Off, len(c.Findings))
+}
+
+func printCablingCounts(w io.Writer, planned, found, right, off, differ int) error {
+	disabled := ""
+	if off > 0 {
+		disabled = fmt.Sprintf("%d at disabled ports, ", off)
+	}
+	_, err := fmt.Fprintf(w, "%s planned, %s found, %d as planned, %s%s\n", plural.Of(planned, "cable"), plural.Of(found, "cable"), right, disabled,
+		plural.Of(differ, "finding"))
 	return err
+}
+
+func printCablingState(w io.Writer, body []byte) error {
+	var c api.CablingState
+	if err := json.Unmarshal(body, &c); err != nil {
+		return err
+	}
+	switch {
+	case c.Note != "":
+		_, err := fmt.Fprintf(w, "plan %s: %s\n", plain(c.Plan), c.Note)
+		return err
+	case c.Compared == nil:
+		_, err := fmt.Fprintln(w, "there is no plan: give one with --cabling, or compare once with 'heddle ctl cabling check PLAN'")
+		return err
+	}
+	fmt.Fprintf(w, "plan %s, compared %s\n", plain(c.Plan), c.Compared.Format(time.RFC3339))
+	for i := range c.Open {
+		x := &c.Open[i]
+		fmt.Fprintf(w, "%d %s: %s, since %s\n    %s\n", x.ID, x.Kind, plain(x.Text), x.Opened.Format(time.RFC3339), plain(x.Do))
+	}
+	return printCablingCounts(w, c.Planned, c.Found, c.Right, c.Off, len(c.Open)+c.Missed)
 }

@@ -32,18 +32,22 @@ func printFindings(w io.Writer, body []byte, all bool) error {
 		list = append(f.Closed, list...)
 	}
 	switch {
+	case len(list) > 0:
 	case f.Note != "":
 		_, err := fmt.Fprintf(w, "no findings: %s\n", f.Note)
 		return err
 	case f.Round == 0:
 		_, err := fmt.Fprintln(w, "no findings: counters are not read, or no round has ended yet (see --perf)")
 		return err
-	case len(list) == 0:
+	default:
 		_, err := fmt.Fprintln(w, "no findings")
 		return err
 	}
 	for i := range list {
 		printFinding(w, &list[i])
+	}
+	if f.Note != "" {
+		fmt.Fprintf(w, "no findings by counters: %s\n", f.Note)
 	}
 	if f.Missed > 0 {
 		fmt.Fprintf(w, "%s not kept: there are too many\n", plural.Of(f.Missed, "more finding"))

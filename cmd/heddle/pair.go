@@ -74,6 +74,9 @@ func (f smFlags) readable(log *slog.Logger) error {
 	if err == nil {
 		_, err = f.readThresholds()
 	}
+	if err == nil {
+		_, err = f.readCabling(nil)
+	}
 	return err
 }
 

@@ -100,7 +100,10 @@ func (r *running) read(f smFlags) (c readFiles, err error) {
 		return c, err
 	}
 	c.settings = daemon.Settings{Core: c.core, SA: *o, Registry: f.Registry, Perf: f.Perf}
-	c.settings.Thresholds, err = f.readThresholds()
+	if c.settings.Thresholds, err = f.readThresholds(); err != nil {
+		return c, err
+	}
+	c.settings.Cabling, err = f.readCabling(c.core.Names)
 	return c, err
 }
 
@@ -179,7 +182,7 @@ func reloaded(f smFlags, changes []settings.Change) (out api.Reloaded) {
 
 // liveFiles are settings of files that each reload reads.
 var liveFiles = []string{
-	"partitions", "qos-policy", "prefix-routes", "findings-thresholds", "node-names",
+	"partitions", "qos-policy", "prefix-routes", "findings-thresholds", "cabling", "node-names",
 	"roots", "ids", "hop-weights", "port-order", "routing-order", "unbalanced", "compute-nodes", "io-nodes", "torus-config", "fdbs", "path-sl", "sl2vl",
 }
 

@@ -35,12 +35,20 @@ const (
 	// Unclear is a node of the plan that several nodes of the subnet may be, or a port that it does
 	// not have.
 	Unclear
+	// NumKinds is how many kinds there are.
+	NumKinds
 )
 
 var kindNames = [...]string{"missing", "extra", "swapped", "rotated", "moved", "missing_node", "extra_node", "slow", "unclear"}
 
 // String is the kind as the API has it.
 func (k Kind) String() string { return kindNames[min(int(k), len(kindNames)-1)] }
+
+// ParseKind is the kind of a name.
+func ParseKind(name string) (Kind, bool) {
+	i := slices.Index(kindNames[:], name)
+	return Kind(max(i, 0)), i >= 0
+}
 
 // Pair are the ports of a cable.
 type Pair struct{ A, B End }
@@ -59,6 +67,7 @@ type Finding struct {
 type Result struct {
 	Planned, Found int // cables
 	Right          int // planned cables that lead where they should
+	Off            int // planned cables of which nobody can tell, because a port is disabled (Options.Off)
 	Findings       []Finding
 }
 
@@ -71,6 +80,10 @@ type Options struct {
 	// Able, if not nil, is the best width and speed that both ends of the cable at a port can do; 0:
 	// not known.
 	Able func(fabric.Ref) (ib.LinkWidth, ib.LinkSpeed)
+	// Off, if not nil, reports whether a port is disabled: a cable in it is not seen, and not missed.
+	Off func(fabric.Ref) bool
+	// Ignore are kinds of findings that are left out.
+	Ignore [NumKinds]bool
 }
 
 // Check compares a fabric with a plan. A node of the plan is the node with its GUID. If the fabric has
@@ -103,7 +116,14 @@ type planNode struct {
 
 func (e End) node() planNode { return planNode{e.GUID, e.Name} }
 
-func (c *checker) add(x Finding) { c.res.Findings = append(c.res.Findings, x) }
+func (c *checker) add(x Finding) {
+	if !c.o.Ignore[x.Kind] {
+		c.res.Findings = append(c.res.Findings, x)
+	}
+}
+
+// off reports whether a port is disabled.
+func (c *checker) off(r fabric.Ref) bool { return c.o.Off != nil && c.o.Off(r) }
 
 // resolve finds the nodes of the plan in the fabric.
 func (c *checker) resolve(p *Plan) {
@@ -354,6 +374,10 @@ func (c *checker) ref(e End) (fabric.Ref, bool) {
 // missingNodes adds the nodes that are not there.
 func (c *checker) missingNodes(p *Plan) {
 	for _, n := range c.lost {
+		if c.behindOff(p, n) {
+			c.res.Off += len(c.cables[n])
+			continue
+		}
 		e := End{n.guid, n.name, 0}
 		called := fmt.Sprintf("%q", n.name)
 		if n.name == "" {
@@ -368,6 +392,20 @@ func (c *checker) missingNodes(p *Plan) {
 		}
 		c.add(x)
 	}
+}
+
+// behindOff reports whether all cables that are planned for a missing node lead to disabled ports.
+func (c *checker) behindOff(p *Plan, n planNode) bool {
+	for _, i := range c.cables[n] {
+		far := p.Cables[i].A
+		if far.node() == n {
+			far = p.Cables[i].B
+		}
+		if at := c.node[far.node()]; at < 0 || int(far.Port) > c.f.Nodes[at].NumPorts || !c.off(fabric.Ref{Node: at, Port: far.Port}) {
+			return false
+		}
+	}
+	return len(c.cables[n]) > 0
 }
 
 // group adds the finding that a planned cable belongs to. Each port has at most one planned and one
@@ -449,6 +487,9 @@ func (c *checker) addGroup(plan, real []*wire, ring bool) {
 		x.Kind = Rotated
 		x.Text = fmt.Sprintf("%d cables went round: %s", n, leads(x.Found))
 		x.Do = "Put these cables where they are planned: " + leads(x.Planned) + "."
+	case len(real) == 0 && (c.off(plan[0].a) || c.off(plan[0].b)):
+		c.res.Off++
+		return
 	case len(real) == 0:
 		x.Kind = Missing
 		x.Text = fmt.Sprintf("a cable is missing: %v to %v", x.Planned[0].A, x.Planned[0].B)

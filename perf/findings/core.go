@@ -61,7 +61,8 @@ type Core struct {
 	last   mad.Time // of the round before
 	round  uint64
 	nextID uint64
-	counts []Count // by rule
+	ids    func() uint64 // nil: nextID
+	counts []Count       // by rule
 	closed []Finding
 	missed int    // in this round
 	busy   []bool // memory of countLinks
@@ -87,6 +88,18 @@ func (c *Core) SetRules(rules []Rule) {
 	for i := range rules {
 		c.counts[i].Severity = rules[i].Severity
 	}
+}
+
+// ShareIDs has the numbers of findings come from a function, because others have findings too. Each is
+// greater than the one before.
+func (c *Core) ShareIDs(next func() uint64) { c.ids = next }
+
+func (c *Core) newID() uint64 {
+	if c.ids != nil {
+		return c.ids()
+	}
+	c.nextID++
+	return c.nextID
 }
 
 // Step evaluates a round.
@@ -256,11 +269,10 @@ func (c *Core) resolve(out *Output) {
 				c.missed++
 				continue
 			}
-			c.nextID++
 			c.counts[k.rule].Opened++
 			opened++
 			t.open = &Finding{
-				ID: c.nextID, Rule: r.Name, Severity: r.Severity, Title: r.Title, Do: r.Do, Since: t.since, Opened: c.now,
+				ID: c.newID(), Rule: r.Name, Severity: r.Severity, Title: r.Title, Do: r.Do, Since: t.since, Opened: c.now,
 			}
 			c.show(t)
 			out.Opened = append(out.Opened, *t.open)

@@ -1,0 +1,50 @@
+package settings
+
+import (
+	"strings"
+
+	"heddle/fabric/cabling"
+)
+
+// Cabling is the plan with which the cables are compared for as long as the manager runs.
+type Cabling struct {
+	File    string // empty: there is none
+	Partial bool
+	Ignore  []string // names of kinds
+}
+
+var healthTable = []Setting{
+	{
+		Name: "cabling", Group: Running, Arg: "PLAN", Since: v020, Commands: []string{"sm", "up"}, Live: true,
+		Meaning: "file with the planned cables, in the forms of 'heddle ctl cabling check'; after each sweep that changed the subnet what differs is a finding; read again on SIGHUP",
+		value:   text{func(c *Config) *string { return &c.Cabling.File }},
+	},
+	{
+		Name: "cabling-partial", Group: Running, Since: v020, Commands: []string{"sm", "up"}, Live: true,
+		Meaning: "the plan of --cabling does not have all nodes: cables of nodes that it does not name are no findings",
+		value:   boolean{func(c *Config) *bool { return &c.Cabling.Partial }},
+	},
+	{
+		Name: "cabling-ignore", Group: Running, Arg: "KINDS", Since: v020, Commands: []string{"sm", "up"}, Live: true,
+		Meaning: "kinds of differences that are no findings: " + strings.Join(kinds(), ", "),
+		value:   list{at: func(c *Config) *[]string { return &c.Cabling.Ignore }, known: kinds(), only: true},
+	},
+}
+
+// kinds are the names of differences.
+func kinds() (names []string) {
+	for k := range cabling.NumKinds {
+		names = append(names, k.String())
+	}
+	return names
+}
+
+// Ignored are the kinds of --cabling-ignore.
+func (c *Cabling) Ignored() (out [cabling.NumKinds]bool) {
+	for _, name := range c.Ignore {
+		if k, ok := cabling.ParseKind(name); ok { // others are refused when they are set
+			out[k] = true
+		}
+	}
+	return out
+}
