@@ -93,7 +93,7 @@ func (c *Core) answeredOutOfPhase(it work.Item, comp *mad.Completion) {
 		c.mastership.Polled(comp)
 	case work.OpHandover:
 		c.mastership.HandoverDone(comp)
-	case work.OpDescNow, work.OpImageNow:
+	case work.OpDescNow, work.OpImageNow, work.OpCapsNow, work.OpSMNow:
 		c.traps.Answered(it, comp)
 	case work.OpOwnInfo:
 		c.mastership.OwnInfo(it, comp)

@@ -46,7 +46,7 @@ func (c *Core) wire() {
 	c.agenda = agenda.New(&c.Env, c.router)
 	c.mover = lidmove.New(&c.Env, c.install, lidmove.Needs{Router: c.router, Groups: c.groups, Placements: c.placements, Conductor: l})
 	c.light = light.New(&c.Env, light.Needs{Discovery: l, Absent: c.absent, Keys: c.mkeys, Publisher: c})
-	c.traps = trap.New(&c.Env, trap.Needs{Sweeps: l, Light: c.light, VPorts: c.vports, Subscribers: l, Publisher: c})
+	c.traps = trap.New(&c.Env, trap.Needs{Sweeps: l, Light: c.light, VPorts: c.vports, Subscribers: l, Publisher: c, Managers: c.mastership})
 	c.discovery = discover.New(&c.Env, discover.Needs{Absent: c.absent, Keys: c.mkeys, Links: c.links, Managers: c.mastership, PKeys: c.pkeys, Sweeps: l})
 	c.peeks = peek.New(&c.Env, peek.Needs{Sweeps: l, Discovery: c.discovery})
 	c.hurry = hurry.New(&c.Env, c.absent)

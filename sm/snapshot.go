@@ -44,6 +44,26 @@ func (c *Core) PublishState() {
 	c.out.Publish = s
 }
 
+// PublishPort publishes the last snapshot with what is known of a port now.
+func (c *Core) PublishPort(node int32, port uint8) {
+	old := c.Snapshot
+	if old == nil || c.SnapshotFabric != c.Fabric || old.Graph == nil {
+		c.shown.ports = true
+		return
+	}
+	s := &subnet.Snapshot{}
+	*s = *old
+	c.fillHead(s)
+	q := s.Edit(old, old.Nodes[c.SnapshotIndex[node]].First+int32(port))
+	q.Info = c.Fabric.PortOf(node, port).Info
+	q.Info.MKey = 0
+	s.Carry(old, nil)
+	c.shown.gen++
+	s.Gen = c.shown.gen
+	c.Snapshot = s
+	c.out.Publish = s
+}
+
 func (c *Core) fillHead(s *subnet.Snapshot) {
 	s.State, s.Up, s.Warm = c.State, c.Up, c.takeover.Answers()
 	s.Prefix, s.PortGUID, s.Priority = c.Config.Prefix, c.Config.PortGUID, c.Config.Priority

@@ -30,6 +30,7 @@ func (c *Core) startAskedSweep() bool {
 // else a full one.
 func (c *Core) startSweep(why string) {
 	c.discovery.EndRegion()
+	c.traps.LeaveToSweep()
 	part := c.mayExplore()
 	c.cancelAll()
 	c.pkeys.DropAsked()

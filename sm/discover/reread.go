@@ -146,7 +146,7 @@ func (d *Discovery) managerChanged(n int32, p *topo.Port, old *smp.PortInfo) {
 		return
 	}
 	switch {
-	case d.isManager(n, p):
+	case d.IsManager(p):
 		d.Add(work.Make(work.OpSMInfo, n, p.Num, 0))
 	case old.CapabilityMask.Has(ib.CapIsSM):
 		d.needs.Managers.Gone(at)

@@ -167,16 +167,9 @@ func (d *Discovery) endPortFound(n int32, p *topo.Port) {
 	if d.Fabric.Nodes[n].Info.PartitionCap > 0 && !d.Config.PlanOnly {
 		d.needs.PKeys.Discovered(p)
 	}
-	if d.isManager(n, p) {
+	if d.IsManager(p) {
 		d.Add(work.Make(work.OpSMInfo, n, p.Num, 0))
 	}
-}
-
-// isManager reports whether another manager is at a port that is to be asked. A partner is not: it
-// does not count, and one that was stopped would keep the sweep waiting.
-func (d *Discovery) isManager(n int32, p *topo.Port) bool {
-	partner := d.Config.Partner != 0 && p.GUID == d.Config.Partner
-	return p.Info.CapabilityMask.Has(ib.CapIsSM) && !partner && (ref{Node: n, Port: p.Num}) != d.Fabric.Self
 }
 
 // askBehind asks which node is at the far end of a port that is up.

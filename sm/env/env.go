@@ -166,6 +166,13 @@ func (e *Env) Ask(it work.Item, attr ib.AttrID, mod uint32, priority mad.Priorit
 	_ = e.Engine.Submit(&r)
 }
 
+// IsManager reports whether another manager is at a port that is to be asked for SMInfo. A partner is
+// not: it does not count, and one that was stopped would keep the sweep waiting.
+func (e *Env) IsManager(p *topo.Port) bool {
+	partner := e.Config.Partner != 0 && p.GUID == e.Config.Partner
+	return p.Info.CapabilityMask.Has(ib.CapIsSM) && !partner && (subnet.Ref{Node: p.Node, Port: p.Num}) != e.Fabric.Self
+}
+
 // Notify tells a fact.
 func (e *Env) Notify(n notice.Notice) { e.Output.Notify(n) }
 

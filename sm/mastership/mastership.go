@@ -171,6 +171,12 @@ func (s *Machine) Start() {
 // NoLink is called when our port has no link, so that there is no subnet to be master of.
 func (s *Machine) NoLink() { s.setState(subnet.Discovering, "our port has no link") }
 
+// Leads reports whether no other manager that is known is master, or ranks above us.
+func (s *Machine) Leads() bool {
+	outcome, _ := election.Decide(s.candidate(), s.others)
+	return outcome == election.Lead
+}
+
 // MayTakeOver reports whether TakeOver would have us be master, as other managers are known now.
 func (s *Machine) MayTakeOver() bool {
 	if s.State == subnet.Master {

@@ -12,16 +12,25 @@ import (
 
 // What a trap says of its node is read from there before it counts.
 
-// localChange takes trap 144, about capabilities and other local settings. If only the description
-// changed, it is read again; otherwise a sweep reads the node.
+// localChange takes trap 144, about capabilities and other local settings. If only the description or
+// only capabilities changed, they are read again; otherwise a sweep reads the node.
 func (r *Receiver) localChange(n *smp.Notice, issuer ib.LID) {
 	var d smp.DetailChange
 	d.Get(&n.DataDetails)
-	if !d.OtherLocalChanges || d.ChangeFlags != smp.ChangeNodeDescription {
-		r.needs.Sweeps.SuspectLID(issuer, false)
-		r.askSweep(0, "trap 144: capabilities or local settings changed at LID "+issuer.String())
-		return
+	switch {
+	case !d.OtherLocalChanges:
+		if !r.readCapabilities(issuer) {
+			r.sweepChanged(issuer)
+		}
+	case d.ChangeFlags != smp.ChangeNodeDescription:
+		r.sweepChanged(issuer)
+	default:
+		r.readDescription(issuer)
 	}
+}
+
+// readDescription reads the NodeDescription of the node that a trap 144 came from.
+func (r *Receiver) readDescription(issuer ib.LID) {
 	node, port, ok := r.portByLID(issuer)
 	if !ok { // the description may have been read before or after the change
 		r.needs.Sweeps.ReadAll()
@@ -68,6 +77,10 @@ func (r *Receiver) Answered(it work.Item, comp *mad.Completion) {
 		}
 	case work.OpImageNow:
 		r.answeredImage(it, comp)
+	case work.OpCapsNow:
+		r.capabilitiesRead(it, comp)
+	case work.OpSMNow:
+		r.managerRead(it, comp)
 	}
 }
 

@@ -22,6 +22,7 @@ import (
 	"heddle/mad"
 	"heddle/sm/env"
 	"heddle/sm/notice"
+	"heddle/sm/work"
 	"heddle/subnet"
 )
 
@@ -68,6 +69,19 @@ type Subscribers interface {
 // Publisher publishes snapshots.
 type Publisher interface {
 	Publish()
+	// PublishPort publishes what is known of one port, PublishState which managers there are.
+	PublishPort(node int32, port uint8)
+	PublishState()
+}
+
+// Managers deals with other managers.
+type Managers interface {
+	// Read takes the SMInfo of a port.
+	Read(it work.Item, comp *mad.Completion, region bool)
+	// Gone forgets the manager at a port.
+	Gone(at subnet.Ref)
+	// Leads reports whether no manager that is known ranks above us or is master too.
+	Leads() bool
 }
 
 // Needs are the parts that a Receiver depends on.
@@ -77,6 +91,7 @@ type Needs struct {
 	VPorts      VPorts
 	Subscribers Subscribers
 	Publisher   Publisher
+	Managers    Managers
 }
 
 // Receiver receives the traps of a subnet.
@@ -94,6 +109,8 @@ type Receiver struct {
 
 	holders []holder // switches that have just sent a trap
 	lookAt  mad.Time // when they are peeked at next; mad.Never
+
+	reading []ib.LID // of ports whose capabilities, or managers, are being read
 }
 
 // New returns a Receiver that has no trap.

@@ -21,7 +21,7 @@ import (
 // TestTranscripts drives the traps of a subnet of a switch with LID 9 and two hosts, h1 and h2, at
 // its ports 1 and 2, which have LIDs 1 and 2. h1 is the manager's own. Commands:
 //
-//	trap NUMBER [from=LID] [issuer=LID] [port=N] [about=description|capabilities|sm] [vendor=N]
+//	trap NUMBER [from=LID] [issuer=LID] [port=N] [about=description|capabilities|other|sm] [vendor=N]
 //	     [times=N]         traps arrive. issuer: the LID in the notice, if it is not from. Of
 //	                       several, what the last one does is shown
 //	phase NAME             what the manager is doing
@@ -29,6 +29,9 @@ import (
 //	down                   the subnet is not up yet
 //	join                   the region sweep under way can take in what is suspected
 //	answer                 what was asked is answered with something new
+//	port NAME              what was asked is answered, of a port with a difference: issm, nothing,
+//	                       cm, extended-speeds, violations, mtu; or not at all: silence
+//	manager lower|rival    what was asked is answered by a manager that we rank above, or not
 //	pass D                 virtual time passes; what is due is done
 //	sweep                  the sweep that was asked for begins and ends
 //	defer D                the last sweep wants another one later
@@ -51,6 +54,7 @@ type fixture struct {
 	r     *Receiver
 	join  bool
 	asked []work.Item
+	rival bool // the manager that was read is to be master in our place
 }
 
 func newFixture() *fixture {
@@ -80,7 +84,7 @@ func newFixture() *fixture {
 	x.Snapshot, x.SnapshotFabric, x.Output = s, f, x
 	x.Phase, x.Config.SubnetTimeOut = notice.PhaseIdle, 15 // agents hold traps back for 134 ms
 	x.Engine = mad.NewEngine(mad.Config{Window: 4, MaxWindow: 4, Timeout: time.Second, Retries: 3})
-	x.r = New(&x.Env, Needs{x, x, x, x, x})
+	x.r = New(&x.Env, Needs{x, x, x, x, x, x})
 	return x
 }
 
@@ -148,6 +152,27 @@ func (x *fixture) Deliver(n smp.Notice, from mad.Addr) {
 // Publish implements Publisher.
 func (x *fixture) Publish() { x.Printf("publish\n") }
 
+// PublishPort implements Publisher.
+func (x *fixture) PublishPort(n int32, port uint8) {
+	x.Printf("publish %s port %d: %v\n", x.Fabric.Nodes[n].Desc, port, x.Fabric.PortOf(n, port).Info.CapabilityMask)
+}
+
+// PublishState implements Publisher.
+func (x *fixture) PublishState() { x.Printf("publish the managers\n") }
+
+// Read implements Managers.
+func (x *fixture) Read(it work.Item, _ *mad.Completion, _ bool) {
+	x.Printf("manager of %s is known\n", x.Fabric.Nodes[it.Node()].Desc)
+}
+
+// Gone implements Managers.
+func (x *fixture) Gone(at subnet.Ref) {
+	x.Printf("manager of %s is gone\n", x.Fabric.Nodes[at.Node].Desc)
+}
+
+// Leads implements Managers.
+func (x *fixture) Leads() bool { return !x.rival }
+
 func (x *fixture) do(t *testing.T, d *datadriven.TestData) {
 	arg := func(i int) string { return d.CmdArgs[i].Key }
 	duration := func() time.Duration {
@@ -175,6 +200,13 @@ func (x *fixture) do(t *testing.T, d *datadriven.TestData) {
 			x.answer(it)
 		}
 		x.asked = x.asked[:0]
+	case "port", "manager":
+		x.rival = arg(0) == "rival"
+		list := x.asked
+		x.asked = nil
+		for _, it := range list {
+			x.readPort(it, arg(0))
+		}
 	case "pass":
 		for end := x.Now.Add(duration()); ; {
 			x.Now = max(x.Now, min(end, x.r.Next(), x.r.NextLook()))
@@ -188,6 +220,7 @@ func (x *fixture) do(t *testing.T, d *datadriven.TestData) {
 			}
 		}
 	case "sweep":
+		x.r.LeaveToSweep()
 		x.r.SweepBegins()
 	case "defer":
 		x.r.SweepAt(x.Now.Add(duration()))
@@ -244,6 +277,8 @@ func (x *fixture) trap(t *testing.T, d *datadriven.TestData) {
 				c.ChangeFlags = smp.ChangeNodeDescription
 			case a.Vals[0] == "sm":
 				c.CapabilityMask = ib.CapIsSM
+			case a.Vals[0] == "capabilities":
+				c.OtherLocalChanges = false
 			}
 		}
 		c.Put(&n.DataDetails)
@@ -269,11 +304,37 @@ func (x *fixture) requests() {
 		it := work.Item(token)
 		what := map[work.Op]string{
 			work.OpPeek: "PortStateChange", work.OpDescNow: "NodeDescription", work.OpImageNow: "NodeInfo",
+			work.OpCapsNow: "PortInfo", work.OpSMNow: "SMInfo",
 		}[it.Op()]
 		x.Printf("%s of %s is read\n", what, x.Fabric.Nodes[it.Node()].Desc)
 		x.asked = append(x.asked, it)
 	})
 	x.Engine.CancelAll()
+}
+
+// readPort answers a request for a port or a manager.
+func (x *fixture) readPort(it work.Item, what string) {
+	var m ib.MAD
+	pi := x.Fabric.PortOf(it.Node(), it.Port()).Info
+	comp := mad.Completion{Token: uint64(it), MAD: &m}
+	switch what {
+	case "silence":
+		comp.Err = mad.ErrTimeout
+	case "issm":
+		pi.CapabilityMask |= ib.CapIsSM
+	case "nothing":
+		pi.CapabilityMask = 0
+	case "cm":
+		pi.CapabilityMask |= ib.CapIsCommunicationManagementSupported
+	case "extended-speeds":
+		pi.CapabilityMask |= ib.CapIsExtendedSpeedsSupported
+	case "violations":
+		pi.PKeyViolations++
+	case "mtu":
+		pi.NeighborMTU++
+	}
+	pi.Put(smp.Data(&m))
+	x.r.Answered(it, &comp)
 }
 
 // answer answers a request with something new.

@@ -85,6 +85,8 @@ const (
 	OpPeek     // SwitchInfo, which no phase waits for
 	OpPeekPort // PortInfo, outside any phase
 	OpImageNow // NodeInfo after trap 145
+	OpCapsNow  // PortInfo after trap 144 about capabilities
+	OpSMNow    // SMInfo of a port that became a manager's by that trap
 	OpLate     // NodeInfo of a node that was hurried in vain; extra: which (package hurry)
 )
 
@@ -124,7 +126,7 @@ func (i Item) EachInput(ports uint8, fn func(in uint8)) {
 // OutOfPhase reports whether the item belongs to no phase.
 func (i Item) OutOfPhase() bool {
 	switch i.Op() {
-	case OpPoll, OpHandover, OpAcknowledge, OpDescNow, OpOwnInfo, OpPeek, OpPeekPort, OpImageNow, OpLate:
+	case OpPoll, OpHandover, OpAcknowledge, OpDescNow, OpOwnInfo, OpPeek, OpPeekPort, OpImageNow, OpCapsNow, OpSMNow, OpLate:
 		return true
 	}
 	return false
