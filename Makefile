@@ -10,7 +10,7 @@ export CGO_ENABLED ?= 0
 # How long each fuzz target runs under `make fuzz`.
 FUZZTIME ?= 20s
 
-.PHONY: help build heddle-etcd packages image test-packages run check test test-only test-etcd same race fuzz-some test-long test-kernel soak bench bench-repair bench-page bench-peers fuzz lint fmt deps clean
+.PHONY: help build heddle-etcd packages image test-packages test-migration run check test test-only test-etcd same race fuzz-some test-long test-kernel soak bench bench-repair bench-page bench-peers fuzz lint fmt deps clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -36,6 +36,9 @@ image: bin/rootfs.tar ## the container image heddle:latest
 
 test-packages: deps ## installs the packages in a clean Debian root, upgrades, removes and purges them
 	@HEDDLE_LONG=1 $(GO) test -count=1 -timeout 30m -v ./packaging/
+
+test-migration: deps ## from OpenSM to Heddle and back in a clean Debian with systemd, by the commands of docs/opensm.md
+	@HEDDLE_LONG=1 $(GO) test -count=1 -timeout 30m -v -run '^TestMigration$$' ./packaging/
 
 run: build ## a simulated 648-host fat tree, its subnet manager and the status page
 	bin/heddle up

@@ -64,8 +64,8 @@ type root struct {
 	dir string
 }
 
-// debian makes a clean root with systemd, which the packages depend on, and rpm.
-func debian(t *testing.T) *root {
+// debian makes a clean root with systemd, which the packages depend on, and other packages.
+func debian(t *testing.T, packages ...string) *root {
 	t.Helper()
 	if os.Geteuid() != 0 {
 		need.Missing(t, "root", "a root directory of Debian needs chroot and users")
@@ -76,7 +76,7 @@ func debian(t *testing.T) *root {
 	r := &root{t, filepath.Join(t.TempDir(), "debian")}
 	ctx, cancel := context.WithTimeout(t.Context(), 4*need.Patience) // a slow mirror, a busy machine
 	defer cancel()
-	cmd := exec.CommandContext(ctx, need.Tool(t, "mmdebstrap"), "--mode=root", "--variant=minbase", "--include=systemd,passwd,rpm", "bookworm", r.dir)
+	cmd := exec.CommandContext(ctx, need.Tool(t, "mmdebstrap"), "--mode=root", "--variant=minbase", "--include="+strings.Join(append([]string{"systemd", "passwd"}, packages...), ","), "bookworm", r.dir)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		need.Missing(t, "debian", fmt.Sprintf("mmdebstrap: %v: %s", err, lastLine(out)))
 	}
@@ -185,7 +185,7 @@ func TestPackages(t *testing.T) {
 	})
 	t.Run("image", func(t *testing.T) { image(t, p) })
 	t.Run("debian", func(t *testing.T) {
-		r := debian(t)
+		r := debian(t, "rpm")
 		r.deb(p)
 		r.rpm(p, build(t, "..", "1.1.0", "PACKAGE_BIN="+programs(t, p)))
 	})

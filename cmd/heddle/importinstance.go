@@ -5,16 +5,21 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"os/user"
 	"path/filepath"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"heddle/store/boltdb"
 )
 
 // Places of the packaged services (contrib/systemd/heddle@.service).
 const (
 	packageConfig = "/etc/heddle"
 	packageState  = "/var/lib/heddle"
+	packageUser   = "heddle"
 )
 
 // forInstance fills in the places of a packaged service. Several instances share heddle.yaml, and each
@@ -67,4 +72,25 @@ func (x *opensmImport) nameConfig() error {
 	}
 	_, err = file.WriteString(line)
 	return errors.Join(err, file.Close())
+}
+
+// giveToService has the user of the packaged services own the state of an instance, and their group read
+// its settings. Without that user, or without the right to do so, both stay with whoever imports.
+func (x *opensmImport) giveToService() error {
+	u, err := user.Lookup(packageUser)
+	if x.instance == "" || err != nil || os.Geteuid() != 0 {
+		return nil
+	}
+	uid, err := strconv.Atoi(u.Uid)
+	if err != nil {
+		return err
+	}
+	gid, err := strconv.Atoi(u.Gid)
+	if err != nil {
+		return err
+	}
+	return errors.Join(
+		os.Chown(x.out, 0, gid), os.Chmod(x.out, 0o640),
+		os.Chown(x.state, uid, gid), os.Chown(filepath.Join(x.state, boltdb.FileName), uid, gid),
+	)
 }

@@ -136,7 +136,9 @@ func (x *opensmImport) run(cmd *cobra.Command) error {
 		}
 	}
 	if x.dryRun {
-		fmt.Fprintln(out, "nothing was written")
+		if x.port == "" { // the plan says so too
+			fmt.Fprintln(out, "nothing was written")
+		}
 	} else if err := x.write(out); err != nil {
 		return err
 	}
@@ -437,7 +439,7 @@ func (x *opensmImport) write(out io.Writer) (err error) {
 	if err := errors.Join(x.im.WriteYAML(tmp, x.own), tmp.Sync(), tmp.Close()); err != nil {
 		return err
 	}
-	if err := os.MkdirAll(x.state, 0o700); err != nil {
+	if err := makeStateDir(x.state); err != nil {
 		return err
 	}
 	db, err := boltdb.Open(filepath.Join(x.state, boltdb.FileName))
@@ -447,12 +449,28 @@ func (x *opensmImport) write(out io.Writer) (err error) {
 	if err := errors.Join(db.Apply(x.ops()), db.Close()); err != nil {
 		return err
 	}
-	if err := errors.Join(os.Rename(tmp.Name(), x.out), x.nameConfig()); err != nil {
+	if err := errors.Join(os.Rename(tmp.Name(), x.out), x.nameConfig(), x.giveToService()); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(out, "%s has %s, %s, %s and %s of the SA\n%s has the settings: heddle sm --config %s\n", x.state, plural.Of(len(x.cache.LIDs), "LID"),
-		plural.Of(len(x.cache.MKeys), "M_Key"), plural.Of(len(x.cache.Neighbors), "neighbor"), plural.Of(len(x.records), "record"), x.out, x.out)
+	start := "heddle sm --config " + x.out
+	if x.instance != "" {
+		start = "systemctl start heddle@" + x.instance
+	}
+	_, err = fmt.Fprintf(out, "%s has %s, %s, %s and %s of the SA\n%s has the settings: %s\n", x.state, plural.Of(len(x.cache.LIDs), "LID"),
+		plural.Of(len(x.cache.MKeys), "M_Key"), plural.Of(len(x.cache.Neighbors), "neighbor"), plural.Of(len(x.records), "record"), x.out, start)
 	return err
+}
+
+// makeStateDir makes the directory of a state for its owner alone. Services run as another user, who has
+// to come to it: directories above it that are not there yet are for all.
+func makeStateDir(dir string) error {
+	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
+		return err
+	}
+	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	return nil
 }
 
 // keepReaders gives a new file the owner, the group and the mode of the one that it will replace, if

@@ -100,7 +100,7 @@ func (f smFlags) plan(cmd *cobra.Command, cfg sm.Config, st store.Store, port st
 	cfg.PlanOnly = true
 	tty := newTerminal(cmd)
 	log, _ := f.logger(tty)
-	p, err := openPort(cmd.Context(), port)
+	p, err := openPortAs(cmd.Context(), port, false) // OpenSM may run on this port
 	if err != nil {
 		return nil, err
 	}

@@ -15,8 +15,14 @@ import (
 	"heddle/transport/umad"
 )
 
-// openPort opens what --port names.
+// openPort opens what --port names, for a manager.
 func openPort(ctx context.Context, spec string) (mad.Transport, error) {
+	return openPortAs(ctx, spec, true)
+}
+
+// openPortAs opens what --port names: for a manager, of which a port has one, or for a client, which
+// receives answers alone and may run beside any manager.
+func openPortAs(ctx context.Context, spec string, manager bool) (mad.Transport, error) {
 	kind, rest, ok := strings.Cut(spec, ":")
 	if !ok {
 		return nil, usagef("--port %q: want umad:DEVICE/PORT (a real HCA) or ibsim:NODE[@SOCKNAME] (a simulator)", spec)
@@ -27,8 +33,11 @@ func openPort(ctx context.Context, spec string) (mad.Transport, error) {
 		if err != nil {
 			return nil, err
 		}
+		o.Client = !manager
 		// Signs of the other manager of a pair come without being asked for.
-		o.Agents = []umad.Agent{{Class: wire.SignClass, Version: wire.SignVersion, OUI: wire.SignOUI, Methods: []ib.Method{ib.MethodSend}}}
+		if manager {
+			o.Agents = []umad.Agent{{Class: wire.SignClass, Version: wire.SignVersion, OUI: wire.SignOUI, Methods: []ib.Method{ib.MethodSend}}}
+		}
 		p, err := umad.OpenPort(o)
 		if err != nil {
 			return nil, err

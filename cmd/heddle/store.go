@@ -244,7 +244,7 @@ func makeState(path string, write func(path string) error, replace bool) (err er
 	case !errors.Is(err, fs.ErrNotExist):
 		return err
 	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+	if err := makeStateDir(filepath.Dir(path)); err != nil {
 		return err
 	}
 	fresh := path + ".new"

@@ -186,6 +186,13 @@ func (c *conn) handle(r *request) {
 		a := k.attr()
 		c.reply(a.append(b))
 	case opGetattr, opSetattr:
+		if r.opcode == opSetattr && (n.kind == kindUmad || n.kind == kindIssm) {
+			if r.uid != 0 {
+				c.fail(r.unique, syscall.EPERM)
+				return
+			}
+			n.setPermissions(r.body)
+		}
 		b := append(c.ok(r.unique), make([]byte, 16)...)
 		a := n.attr()
 		c.reply(a.append(b))
@@ -259,8 +266,8 @@ func (c *conn) open(r *request, n *node) {
 		h.text = []byte(n.text())
 	case kindUmad, kindIssm:
 		flags = openDevice
-		if r.uid != 0 {
-			c.fail(r.unique, syscall.EACCES) // the devices are root's, mode 0600
+		if !n.permits(r) {
+			c.fail(r.unique, syscall.EACCES)
 			return
 		}
 	}

@@ -71,6 +71,7 @@ type request struct {
 	unique uint64
 	nodeid uint64
 	uid    uint32
+	gid    uint32 // its first group; the kernel does not tell others
 	tid    uint32 // calling thread in the mounter's PID namespace
 	body   []byte
 }
@@ -82,13 +83,13 @@ func parseRequest(b []byte) (r request, ok bool) {
 	}
 	return request{
 		opcode: le.Uint32(b[4:]), unique: le.Uint64(b[8:]), nodeid: le.Uint64(b[16:]),
-		uid: le.Uint32(b[24:]), tid: le.Uint32(b[32:]), body: b[inHeaderLen:],
+		uid: le.Uint32(b[24:]), gid: le.Uint32(b[28:]), tid: le.Uint32(b[32:]), body: b[inHeaderLen:],
 	}, true
 }
 
 // bodyLens is the minimum length of a request's body.
 var bodyLens = map[uint32]int{
-	opLookup: 1, opOpen: 8, opOpendir: 8, opRead: 40, opReaddir: 40, opWrite: 40,
+	opLookup: 1, opSetattr: 88, opOpen: 8, opOpendir: 8, opRead: 40, opReaddir: 40, opWrite: 40,
 	opRelease: 24, opReleasedir: 24, opInit: 16, opInterrupt: 8, opIoctl: 32, opPoll: 24,
 }
 
@@ -109,6 +110,7 @@ type attr struct {
 	ino, size uint64
 	mode      uint32
 	nlink     uint32
+	uid, gid  uint32
 }
 
 func (a *attr) append(b []byte) []byte {
@@ -118,9 +120,48 @@ func (a *attr) append(b []byte) []byte {
 	b = append(b, make([]byte, 3*8+3*4)...) // times: the epoch
 	b = le.AppendUint32(b, a.mode)
 	b = le.AppendUint32(b, a.nlink)
-	b = append(b, make([]byte, 3*4)...) // uid, gid: root; rdev
+	b = le.AppendUint32(b, a.uid)
+	b = le.AppendUint32(b, a.gid)
+	b = le.AppendUint32(b, 0) // rdev
 	b = le.AppendUint32(b, 4096)
 	return append(b, 0, 0, 0, 0)
+}
+
+// What a setattr request changes.
+const (
+	setMode = 1
+	setUID  = 2
+	setGID  = 4
+)
+
+// setPermissions has a setattr request change mode, owner and group.
+func (n *node) setPermissions(body []byte) {
+	valid := le.Uint32(body)
+	if valid&setMode != 0 {
+		n.mode = n.mode&^0o777 | le.Uint32(body[68:])&0o777
+	}
+	if valid&setUID != 0 {
+		n.uid = le.Uint32(body[76:])
+	}
+	if valid&setGID != 0 {
+		n.gid = le.Uint32(body[80:])
+	}
+}
+
+// permits reports whether whoever sent an open request may open the file, as for any file of its
+// mode, owner and group.
+func (n *node) permits(r *request) bool {
+	want := [4]uint32{4, 2, 6, 6}[le.Uint32(r.body)&3] // O_RDONLY, O_WRONLY, O_RDWR
+	have := n.mode
+	switch {
+	case r.uid == 0:
+		return true
+	case r.uid == n.uid:
+		have >>= 6
+	case r.gid == n.gid:
+		have >>= 3
+	}
+	return have&want == want
 }
 
 // appendDirent appends a directory entry, or reports that it does not fit.

@@ -33,6 +33,8 @@ type node struct {
 	kids []*node
 	port *port         // a device and its files; they disappear with it
 	text func() string // kindText; under the driver's lock
+
+	mode, uid, gid uint32 // of a device, which chmod and chown change, as a udev rule does
 }
 
 func (n *node) hidden() bool { return n.port != nil && n.port.kernel.Removed() }
@@ -45,7 +47,7 @@ func (n *node) attr() attr {
 	case kindText:
 		a.mode, a.size = modeText, 4096
 	default:
-		a.mode = modeDev
+		a.mode, a.uid, a.gid = n.mode, n.uid, n.gid
 	}
 	return a
 }
@@ -68,7 +70,7 @@ type tree struct {
 }
 
 func (t *tree) add(parent *node, name string, kind nodeKind) *node {
-	n := &node{id: uint64(len(t.nodes) + 1), name: name, kind: kind}
+	n := &node{id: uint64(len(t.nodes) + 1), name: name, kind: kind, mode: modeDev}
 	if parent != nil {
 		n.port = parent.port
 		parent.kids = append(parent.kids, n)
