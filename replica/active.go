@@ -53,6 +53,9 @@ type active struct {
 	noted  bool     // it is written down
 	paired bool     // the offer was sent
 
+	stalled mad.Time // since when this manager's disk takes too long
+	proof   uint64   // the entry that then asks the standby's disk; 0: none
+
 	pairBoot, pairConn uint64 // start and stream of the standby that the offer went or may go to
 
 	waiting    []waiting
@@ -277,11 +280,24 @@ func (a *active) think(c *Core) {
 }
 
 // stalls reports whether changes wait for this manager's disk alone, for longer than that may take: the
-// standby has them, and can take over. A standby that stalls itself has left the pairing by then. A sign
-// of before this process was stopped says nothing, and a write may have ended meanwhile.
+// standby has them, and can take over. A sign of before this process was stopped says nothing, and a
+// write may have ended meanwhile. What the standby acknowledged before its own disk stalled says nothing
+// either: where both write to one disk array, nobody would be active. So an entry without operations asks
+// its disk first.
 func (a *active) stalls(c *Core) bool {
-	return a.spare(c) && c.now.Sub(c.silence()) < c.cfg.Take && len(a.waiting) > 0 && a.waiting[0].number <= a.acked && a.waiting[0].number > c.last.Number &&
-		len(c.disk) > 0 && c.past(c.disk[0].since, 2*c.cfg.Stall)
+	if !a.spare(c) || c.now.Sub(c.silence()) >= c.cfg.Take || len(c.disk) == 0 ||
+		len(a.waiting) == 0 || a.waiting[0].number > a.acked || a.waiting[0].number <= c.last.Number {
+		return false
+	}
+	since := c.disk[0].since
+	if !c.past(since, c.cfg.Stall) {
+		return false
+	}
+	if a.proof == 0 || a.stalled != since {
+		a.proof, a.stalled = c.tail.Number+1, since
+		a.append(c, &journal.Entry{}, nil)
+	}
+	return a.acked >= a.proof && c.past(since, 2*c.cfg.Stall)
 }
 
 // spare reports whether the standby is paired and can take over.

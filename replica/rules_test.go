@@ -314,6 +314,32 @@ func TestSlowStandbyJoins(t *testing.T) {
 	w.judge(w.now)
 }
 
+// TestBothStall: both disks hang, that of the standby once it has acknowledged what the active manager's
+// disk has not stored. The active manager goes on: the standby could not begin a term. When the
+// disks are well they are a pair again.
+func TestBothStall(t *testing.T) {
+	w, a := roomy(t)
+	b := a.other()
+	a.slow = 60 * time.Second
+	a.ask()
+	w.until("the standby has it", func() bool {
+		v := &a.core.active
+		return len(v.waiting) > 0 && v.acked >= v.waiting[0].number
+	})
+	b.slow = 60 * time.Second
+	for range 500 {
+		w.run(w.now.Add(10 * time.Millisecond))
+		if a.core.role != Active || !a.core.active.granted {
+			w.fail("nobody is active")
+		}
+	}
+	w.heal()
+	w.run(w.now.Add(120 * time.Second))
+	a.ask()
+	w.run(w.now.Add(time.Second))
+	w.judge(w.now)
+}
+
 // roomy returns a pair whose journals keep much, and the active manager. Nobody asks for changes.
 func roomy(t *testing.T) (*world, *site) {
 	t.Helper()
