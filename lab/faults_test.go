@@ -123,7 +123,7 @@ func seeds(short, long int) (first, n uint64) {
 // doubled, delayed and reordered, the manager is killed; when the faults end the switches hold
 // tables that deliver everything, loop nowhere and cannot deadlock, and no LID has changed.
 func TestFaults(t *testing.T) {
-	first, n := seeds(3000, 100_000)
+	first, n := seeds(600, 100_000)
 	inForce := map[string]int{}
 	failed := 0
 	for s := first; s < first+n; s++ {

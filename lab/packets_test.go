@@ -52,7 +52,7 @@ func TestChangesUnderLoad(t *testing.T) {
 		sm.TransitionAvailability, sm.TransitionStrict, sm.TransitionDiscard, sm.TransitionStatic, sm.TransitionStatic2003,
 	} {
 		t.Run(policy.String(), func(t *testing.T) {
-			first, n := seeds(4, 200)
+			first, n := seeds(2, 200)
 			cs := campaigns()
 			changes, delivered, circles, loops := 0, uint64(0), 0, 0
 			lost := map[string]int{}

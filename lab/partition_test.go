@@ -249,7 +249,7 @@ func (d *partitionDrill) run() error {
 // stay keep their index. When faults stop, the tables agree with the last policy within a
 // bounded time.
 func TestPartitionDrill(t *testing.T) {
-	writes, engines, list := 0, inForce{}, need.Seeds(300, 20_000)
+	writes, engines, list := 0, inForce{}, need.Seeds(100, 20_000)
 	for _, s := range list {
 		d := &partitionDrill{seed: s}
 		if err := d.run(); err != nil {

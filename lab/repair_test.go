@@ -34,7 +34,7 @@ const (
 // that a fault breaks is repaired in the end, and the switches hold tables
 // that deliver everything, loop nowhere and cannot deadlock.
 func TestRepairTrial(t *testing.T) {
-	first, n := seeds(4, 100)
+	first, n := seeds(1, 100)
 	sums := map[string]*RepairSummary{} // by chain
 	var all RepairSummary
 	for _, k := range RepairFabrics() {

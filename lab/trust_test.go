@@ -588,7 +588,7 @@ func (x *trust) run() {
 
 // TestTrust is the campaign of trust.
 func TestTrust(t *testing.T) {
-	first, n := seeds(200, 20_000)
+	first, n := seeds(60, 20_000)
 	var clean, dirty []time.Duration
 	engines := inForce{}
 	for s := first; s < first+n; s++ {

@@ -159,7 +159,7 @@ func (d *partitionDrill) vmsMeet() string {
 // tenant to another.
 func TestVPortKeyDrill(t *testing.T) {
 	writes, probed, moved, engines := 0, 0, 0, inForce{}
-	list := need.Seeds(150, 10_000)
+	list := need.Seeds(50, 10_000)
 	for _, s := range list {
 		d := &partitionDrill{seed: s, vms: 6}
 		if err := d.run(); err != nil {

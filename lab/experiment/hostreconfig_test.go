@@ -43,7 +43,7 @@ func TestHostsKeepSeeds(t *testing.T) {
 		t.Skip("ten seconds")
 	}
 	var keep, repath hostCutResult
-	for seed := range uint64(4) {
+	for seed := range uint64(2) {
 		if err := hostCuts[hostKeepNone].run(seed, &keep); err != nil {
 			t.Fatal(err)
 		}
@@ -51,8 +51,8 @@ func TestHostsKeepSeeds(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if keep.stood != 4 || most(keep.after) != 0 || keep.bad != nil {
-		t.Errorf("%d of 4 runs stood still; %v Gb/s, %v", keep.stood, keep.after, keep.bad)
+	if keep.stood != 2 || most(keep.after) != 0 || keep.bad != nil {
+		t.Errorf("%d of 2 runs stood still; %v Gb/s, %v", keep.stood, keep.after, keep.bad)
 	}
 	late := 0
 	for _, gbps := range repath.after {
