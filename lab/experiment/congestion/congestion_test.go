@@ -20,7 +20,7 @@ func TestRun(t *testing.T) {
 			lines.mixes = append(lines.mixes, m)
 		}
 	}
-	p := plan{span: 20 * time.Millisecond, page: func(int) page { return lines }}
+	p := plan{span: 14 * time.Millisecond, page: func(int) page { return lines }}
 	r, err := run(bed.Options{Seed: 1, Sizes: []int{72}}, p)
 	if err != nil {
 		t.Fatal(err)
