@@ -54,6 +54,9 @@ type Backend interface {
 	// without discovery, and returns immediately. With rebalance the engines
 	// ignore the installed tables.
 	Reroute(ctx context.Context, rebalance bool) error
+	// PlanReroute computes what Reroute would install now, and installs nothing. An error says why
+	// there are no such tables, or that another plan is being computed.
+	PlanReroute(ctx context.Context, rebalance bool) (RoutePlan, error)
 }
 
 // Status is the body of /v1/status.
@@ -178,6 +181,7 @@ type Link struct {
 	MTU   int     `json:"mtu"`
 	VLs   int     `json:"vls"`
 	State string  `json:"state"`
+	Inner bool    `json:"inner,omitempty" doc:"both ends are switches: it can be drained"`
 }
 
 // LinkEnd is one end of a link.
@@ -315,17 +319,7 @@ func build(b Backend, o Options) *router {
 		return nil, nil
 	})
 
-	huma.Register(a, huma.Operation{
-		OperationID: "reroute", Method: http.MethodPost, Path: "/v1/reroute",
-		Summary: "Compute routes from scratch", DefaultStatus: http.StatusAccepted,
-		MaxBodyBytes: 4096,
-	}, func(ctx context.Context, in *rerouteInput) (*struct{}, error) {
-		if err := b.Reroute(ctx, in.Rebalance); err != nil {
-			return nil, huma.Error503ServiceUnavailable(err.Error())
-		}
-		return nil, nil
-	})
-
+	rerouting(a, b)
 	administration(a, b)
 	path(a, b)
 	machines(a, b)
@@ -395,10 +389,6 @@ func pictures(a huma.API, b Backend) {
 	huma.Get(a, "/v1/use", func(context.Context, *struct{}) (*body[Use], error) {
 		return reply(b.Use()), nil
 	})
-}
-
-type rerouteInput struct {
-	Rebalance bool `query:"rebalance" doc:"without regard to the tables that are installed: even load, more to write"`
 }
 
 type body[T any] struct{ Body T }

@@ -94,6 +94,10 @@ func (f *fake) Reroute(_ context.Context, rebalance bool) error {
 	return f.err
 }
 
+func (f *fake) PlanReroute(_ context.Context, rebalance bool) (RoutePlan, error) {
+	return RoutePlan{Engine: "ftree", LoadAfter: 7}, f.err
+}
+
 func (f *fake) Events(after uint64) ([]Event, <-chan struct{}) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -359,7 +363,7 @@ func TestAnswers(t *testing.T) {
 			t.Errorf("the page has no %s", k)
 		}
 	}
-	for path, code := range map[string]int{"/v1/reroute": 202, "/v1/reroute?rebalance=true": 202, "/v1/reroute?rebalance=often": 422} {
+	for path, code := range map[string]int{"/v1/reroute?dry_run=true": 200, "/v1/reroute": 202, "/v1/reroute?rebalance=true": 202, "/v1/reroute?rebalance=often": 422} {
 		if w := ask(h, "POST", path, nil); w.Code != code {
 			t.Errorf("POST %s: status %d, want %d: %s", path, w.Code, code, w.Body)
 		}

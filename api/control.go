@@ -11,8 +11,8 @@ import (
 // goroutines.
 type Controller interface {
 	// Reload reads the settings and their files again, and applies what can change while running. An
-	// error means that nothing changed, and says where the mistake is.
-	Reload(ctx context.Context) (Reloaded, error)
+	// error means that nothing changed, and says where the mistake is. With dry it applies nothing.
+	Reload(ctx context.Context, dry bool) (Reloaded, error)
 	// LogLevel is debug, info, warn or error.
 	LogLevel() string
 	SetLogLevel(name string) error
@@ -36,11 +36,17 @@ type priorityInput struct {
 	Priority int `query:"priority" required:"true" minimum:"0" maximum:"15" doc:"the highest becomes master"`
 }
 
+type reloadInput struct {
+	DryRun bool `query:"dry_run" doc:"read and check them, and say only what would change"`
+}
+
 // Reloaded is the answer to a reload.
 type Reloaded struct {
+	Applied bool            `json:"applied" doc:"false: this was a dry run"`
 	Changes []SettingChange `json:"changes" doc:"settings that differ from those in force, in the order of their documentation"`
 	Restart []string        `json:"restart" doc:"names of those that need a restart; until then the old value is in force"`
 	Files   []string        `json:"files" doc:"files that were read again, changed or not"`
+	Reroute bool            `json:"reroute" doc:"settings of routing differ: all tables are computed anew"`
 	Later   bool            `json:"later" doc:"no manager runs in this process now: its settings apply when it becomes active"`
 }
 
@@ -65,13 +71,16 @@ func controlling(a huma.API, c Controller) {
 	huma.Register(a, huma.Operation{
 		OperationID: "reload", Method: http.MethodPost, Path: "/v1/reload",
 		Summary: "Read settings and files again", MaxBodyBytes: 4096,
-	}, func(ctx context.Context, _ *struct{}) (*body[Reloaded], error) {
-		r, err := c.Reload(ctx)
+	}, func(ctx context.Context, in *reloadInput) (*body[Reloaded], error) {
+		r, err := c.Reload(ctx, in.DryRun)
 		if err != nil {
 			return nil, huma.Error422UnprocessableEntity("nothing changed: " + err.Error())
 		}
 		r.Changes, r.Restart, r.Files = nonNil(r.Changes), nonNil(r.Restart), nonNil(r.Files)
 		for i := range r.Changes {
+			if !r.Applied {
+				break // the audit log has what changed
+			}
 			x := &r.Changes[i]
 			changed(ctx, x.Setting+": "+x.From+" -> "+x.To+" ("+x.Applies+")")
 		}

@@ -14,11 +14,12 @@ type dial struct {
 	wrong error
 }
 
-func (d *dial) Reload(context.Context) (Reloaded, error) {
+func (d *dial) Reload(_ context.Context, dry bool) (Reloaded, error) {
 	if d.wrong != nil {
 		return Reloaded{}, d.wrong
 	}
 	return Reloaded{
+		Applied: !dry,
 		Changes: []SettingChange{{"priority", "0", "7", "now"}, {"lmc", "0", "1", "restart"}}, Restart: []string{"lmc"},
 	}, nil
 }
@@ -45,6 +46,11 @@ func TestControl(t *testing.T) {
 		if w.Code != code || !strings.Contains(w.Body.String(), want) {
 			t.Errorf("%s %s: %d %s", method, path, w.Code, w.Body)
 		}
+	}
+	check("POST", "/v1/reload", "", http.StatusOK, `"applied":true`)
+	check("POST", "/v1/reload?dry_run=true", "", http.StatusOK, `"applied":false,"changes":[{"setting":"priority"`)
+	if e := log.entries[1]; len(e.Change) != 0 {
+		t.Errorf("a dry run changed %q", e.Change)
 	}
 	check("POST", "/v1/reload", "", http.StatusOK, `"restart":["lmc"],"files":[]`)
 	if e := log.entries[0]; len(e.Change) != 2 || e.Change[1] != "lmc: 0 -> 1 (restart)" {

@@ -47,11 +47,11 @@ type PortAction struct {
 // PortPlan is what a request does, or would do.
 type PortPlan struct {
 	PortAction
-	Applied    bool   `json:"applied" doc:"false: this was a dry run"`
-	Engine     string `json:"engine,omitempty" doc:"whose tables would be installed"`
-	Changed    int    `json:"entries_changed" doc:"entries that change"`
-	LoadBefore int64  `json:"load_before" doc:"most paths over one link and direction, now"`
-	LoadAfter  int64  `json:"load_after" doc:"the same without the link"`
+	Applied bool   `json:"applied" doc:"false: this was a dry run"`
+	Engine  string `json:"engine,omitempty" doc:"whose tables would be installed"`
+	TableChange
+	LoadBefore int64 `json:"load_before" doc:"most paths over one link and direction, now"`
+	LoadAfter  int64 `json:"load_after" doc:"the same without the link"`
 }
 
 type portActionInput struct {

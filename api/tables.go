@@ -91,6 +91,7 @@ type PortDetail struct {
 	PKeys          []string `json:"pkeys"`
 	Aliases        []string `json:"alias_guids"`
 	VPorts         int      `json:"virtual_ports"`
+	Inner          bool     `json:"inner,omitempty" doc:"its link is between switches: it can be drained"`
 }
 
 // GroupRow is one row of /v1/table/groups.

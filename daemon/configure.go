@@ -34,6 +34,8 @@ func (d *Daemon) Configure(s *Settings) {
 	if s.Core.NoReregister {
 		registry.RejoinTime = 0 // no host is asked to join again
 	}
+	core := s.Core
+	d.planner.core.Store(&core)
 	d.shared.Configure(s.Core, s.Reroute, registry)
 	if d.perf.packets != nil && s.Perf.Period > 0 {
 		d.shared.ConfigurePerf(s.Perf)

@@ -207,10 +207,11 @@ type Daemon struct {
 	migrations migrations
 }
 
-// pictures are what the page asks for again and again, and the maps of before.
+// pictures are what the page asks for again and again, the maps of before, and plans.
 type pictures struct {
 	page    pageViews
 	history *history
+	planner planner
 }
 
 // mails are rung when something waits in shared for a loop.

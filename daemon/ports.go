@@ -3,7 +3,6 @@ package daemon
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -11,10 +10,8 @@ import (
 	"time"
 
 	"heddle/api"
-	"heddle/fabric"
 	"heddle/ib"
-	"heddle/route"
-	"heddle/route/check"
+	"heddle/route/preview"
 	"heddle/store"
 	"heddle/subnet"
 )
@@ -206,9 +203,9 @@ func (d *Daemon) ActOnPort(_ context.Context, q api.PortRequest) (api.PortPlan, 
 	if err != nil {
 		return api.PortPlan{}, err
 	}
-	s := d.Snapshot()
-	if s == nil || s.State != subnet.Master || !s.Up || s.Graph == nil || s.Tables == nil {
-		return api.PortPlan{}, errors.New("this manager is not the master of a subnet that is up")
+	s, err := d.routed()
+	if err != nil {
+		return api.PortPlan{}, err
 	}
 	if kind == subnet.Restore {
 		return d.restorePort(s, guid, &q)
@@ -218,7 +215,9 @@ func (d *Daemon) ActOnPort(_ context.Context, q api.PortRequest) (api.PortPlan, 
 	if !known { // a link that is drained already has no routes to lose
 		var channel int32
 		if a, channel, err = linkAt(s, guid, q.Port); err == nil {
-			err = d.preview(s, channel, &plan) // takes seconds in a large subnet, so it holds no lock
+			var p preview.Result
+			p, err = preview.Without(s.Graph, channel, s.Tables, d.routing()) // takes seconds in a large subnet, so it holds no lock
+			plan.Engine, plan.TableChange, plan.LoadBefore, plan.LoadAfter = p.Engine, changeOf(&p), p.LoadBefore, p.LoadAfter
 		}
 		if err != nil {
 			return plan, err
@@ -313,53 +312,4 @@ func linkAt(s *subnet.Snapshot, guid ib.GUID, port int) (a subnet.PortAction, ch
 	channel = g.PortChannel[i][port]
 	ch := &g.Channels[channel]
 	return subnet.PortAction{Node: guid, Port: uint8(port), Peer: g.Switches[ch.To].GUID, PeerPort: ch.InPort}, channel, nil
-}
-
-// preview says what the tables without a link would be. It refuses a link that is the last one to a part
-// of the subnet, and one without which no tables can be proved.
-func (d *Daemon) preview(s *subnet.Snapshot, channel int32, plan *api.PortPlan) error {
-	g := s.Graph
-	h := g.Without(fabric.Loss{Channels: []int32{channel}})
-	before, after := g.Reach(0), h.Reach(0)
-	for i := range after {
-		if before[i] && !after[i] {
-			return fmt.Errorf("it is the last link to a part of the subnet, such as switch %v", h.Switches[i].GUID)
-		}
-	}
-	was := s.Tables.Flat()
-	o := d.cfg.Core.Route
-	o.Workers, o.MaxVLs, o.Previous = 1, d.cfg.Core.MaxVLs, was
-	var now *route.Tables
-	err := fmt.Errorf("no engine has tables without the link")
-	for _, e := range d.cfg.Core.Engines {
-		if e.Name() != s.Tables.Engine && len(d.cfg.Core.Engines) > 1 {
-			continue
-		}
-		if u, ok := e.(route.Updater); ok {
-			now, err = u.Update(route.Solution{Graph: g, Tables: was}, h, fabric.Diff(g, h), o)
-		} else {
-			now, err = e.Compute(h, o)
-		}
-		if err == nil {
-			break
-		}
-	}
-	if err != nil {
-		return fmt.Errorf("the routing engine refuses the subnet without the link: %w", err)
-	}
-	rep := check.Verify(h, now, check.Options{Workers: 1})
-	if err := rep.Err(); err != nil {
-		return fmt.Errorf("tables without the link are not proved: %w", err)
-	}
-	plan.Engine = now.Engine
-	plan.LoadBefore, plan.LoadAfter = check.Verify(g, was, check.Options{Workers: 1}).MaxChannelLoad, rep.MaxChannelLoad
-	for i := range h.Switches {
-		for l := 1; l <= int(max(was.TopLID, now.TopLID)); l++ {
-			x, y := was.Entry(int32(i), ib.LID(l)), now.Entry(int32(i), ib.LID(l))
-			if x != y {
-				plan.Changed++
-			}
-		}
-	}
-	return nil
 }

@@ -52,6 +52,7 @@ func linkRow(s *subnet.Snapshot, p *subnet.Port) api.Link {
 	return api.Link{
 		A: linkEnd(s, p), B: linkEnd(s, s.Port(p.Peer)), Width: p.Info.LinkWidthActive.String(),
 		Speed: s.Speed(p).String(), MTU: p.MTU.Bytes(), VLs: ib.VLsOf(p.Info.OperationalVLs), State: linkState(s, p),
+		Inner: s.Nodes[p.Node].Info.NodeType == ib.NodeSwitch && s.Nodes[p.Peer.Node].Info.NodeType == ib.NodeSwitch,
 	}
 }
 

@@ -407,6 +407,9 @@ func PortDetail(s *subnet.Snapshot, guid string, num int) (out api.PortDetail, o
 		PortRow: portRow(s, p), Generation: s.Gen, LMC: int(p.LMC), VLs: ib.VLsOf(p.Info.OperationalVLs),
 		WidthSupported: p.Info.LinkWidthSupported.String(), SpeedEnabled: p.Info.LinkSpeedEnabled.String(),
 	}
+	if q := s.Port(p.Peer); q != nil {
+		out.Inner = s.Nodes[p.Node].Info.NodeType == ib.NodeSwitch && s.Nodes[q.Node].Info.NodeType == ib.NodeSwitch
+	}
 	if p.EndPort >= 0 {
 		out.GID = s.GID(i).String()
 	}

@@ -73,12 +73,12 @@ of a repair is from the first sign of the fault to the answer that acknowledges
 the last block that connects a pair. With "cycle" in the last column packets
 could wait for each other in a cycle until switches discarded them; --json
 names the channels.`
-	var rebalance bool
-	path := func() string { return "/v1/reroute?rebalance=" + strconv.FormatBool(rebalance) }
-	reroute := ctlCommandTo("reroute", "Compute all routes from scratch, without reading the fabric again", http.MethodPost, path, func(w io.Writer, _ []byte) error {
-		_, err := fmt.Fprintln(w, "routes requested; 'heddle ctl status' shows the progress")
-		return err
-	})
+	var rebalance, dry bool
+	path := func() string {
+		return "/v1/reroute?rebalance=" + strconv.FormatBool(rebalance) + "&dry_run=" + strconv.FormatBool(dry)
+	}
+	reroute := ctlCommandTo("reroute", "Compute all routes from scratch, without reading the fabric again", http.MethodPost, path, printRoutePlan)
+	reroute.Flags().BoolVar(&dry, "dry-run", false, "compute and prove the tables, and say only what would change")
 	reroute.Flags().BoolVar(&rebalance, "rebalance", false, "ignore the installed tables: balances the load again after many changes, but writes more entries")
 	for _, s := range slices.Concat([]*cobra.Command{status, ctlHealth(), nodes, links, repairs, sweep, reroute}, ctlAdministration(), ctlVirtual(), []*cobra.Command{
 		ctlPerf(), ctlFindings(), ctlHotSpots(), ctlCongestion(),

@@ -15,6 +15,7 @@ import (
 
 	"heddle/api"
 	"heddle/ib"
+	"heddle/internal/plural"
 )
 
 // ctlPort drains, isolates and restores links.
@@ -131,7 +132,8 @@ func printPortPlan(w io.Writer, body []byte) error {
 	}
 	fmt.Fprintf(w, "%s: %q port %d to %q port %d\n", p.Action, p.Description, p.Port, p.PeerDescription, p.PeerPort)
 	if p.Action != "restore" {
-		fmt.Fprintf(w, "%d entries lead over the link; %d entries change (%s)\n", p.Entries, p.Changed, p.Engine)
+		fmt.Fprintf(w, "%d entries lead over the link; %d entries change, in %s of %s (%s)\n", p.Entries, p.Changed,
+			plural.Of(p.Blocks, "block"), plural.Of(p.Switches, "switch"), p.Engine)
 		fmt.Fprintf(w, "most paths over one link: %d now, %d without it\n", p.LoadBefore, p.LoadAfter)
 	}
 	if !p.Applied {
@@ -139,6 +141,24 @@ func printPortPlan(w io.Writer, body []byte) error {
 		return err
 	}
 	_, err := fmt.Fprintln(w, "requested; 'heddle ctl status' shows the sweep, 'heddle ctl port list' the links")
+	return err
+}
+
+// printRoutePlan prints the answer to a request for new routes.
+func printRoutePlan(w io.Writer, body []byte) error {
+	var p api.RoutePlan
+	if err := json.Unmarshal(body, &p); err != nil {
+		return err
+	}
+	if p.Applied {
+		_, err := fmt.Fprintln(w, "routes requested; 'heddle ctl status' shows the progress")
+		return err
+	}
+	for _, e := range p.Passed {
+		fmt.Fprintln(w, "passed over:", plain(e))
+	}
+	fmt.Fprintf(w, "%s: %s change, in %s of %s\n", p.Engine, plural.Of(p.Changed, "entry"), plural.Of(p.Blocks, "block"), plural.Of(p.Switches, "switch"))
+	_, err := fmt.Fprintf(w, "most paths over one link: %d now, %d then\nnothing was changed: this was a dry run\n", p.LoadBefore, p.LoadAfter)
 	return err
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -13,7 +14,11 @@ import (
 )
 
 func ctlReload() *cobra.Command {
-	c := ctlCommand("reload", "Have the manager read its settings and files again", http.MethodPost, "/v1/reload", printReloaded)
+	var dry bool
+	c := ctlCommandTo("reload", "Have the manager read its settings and files again", http.MethodPost, func() string {
+		return "/v1/reload?dry_run=" + strconv.FormatBool(dry)
+	}, printReloaded)
+	c.Flags().BoolVar(&dry, "dry-run", false, "read and check them, and say only what would change")
 	c.Long = `Has the manager read the environment, its configuration file and the files that
 settings name again, as SIGHUP does. It lists the settings that differ from those
 in force: which apply now, and which need a restart ('heddle sm --help' and
@@ -41,11 +46,17 @@ func printReloaded(w io.Writer, body []byte) error {
 		}
 		fmt.Fprintf(w, "%s: %s -> %s: %s\n", c.Setting, plain(visible(from)), plain(visible(to)), how)
 	}
+	if r.Reroute {
+		fmt.Fprintln(w, "settings of routing differ: all tables are computed anew")
+	}
 	if len(r.Files) > 0 {
 		fmt.Fprintln(w, "read again:", plain(strings.Join(r.Files, ", ")))
 	}
 	if r.Later {
 		fmt.Fprintln(w, "no manager runs in this process: this applies when it becomes active")
+	}
+	if !r.Applied {
+		fmt.Fprintln(w, "nothing was changed: this was a dry run")
 	}
 	return nil
 }

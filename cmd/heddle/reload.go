@@ -108,7 +108,7 @@ func (r *running) read(f smFlags) (c readFiles, err error) {
 }
 
 // Reload implements api.Controller.
-func (r *running) Reload(ctx context.Context) (out api.Reloaded, err error) {
+func (r *running) Reload(ctx context.Context, dry bool) (out api.Reloaded, err error) {
 	r.turn.Lock()
 	defer r.turn.Unlock()
 	next, err := r.again()
@@ -127,9 +127,14 @@ func (r *running) Reload(ctx context.Context) (out api.Reloaded, err error) {
 	}
 	c.core.Inactive, c.settings.Core.Inactive = was.Inactive, was.Inactive // it may have been activated
 	d := r.p.Daemon()
+	out = reloaded(f, changes)
+	out.Later, out.Reroute = d == nil, !reflect.DeepEqual(routing(&was), routing(&c.core))
+	if dry {
+		return out, nil
+	}
 	if d != nil && c.partitions != nil {
 		if err := d.ApplyPartitions(ctx, c.partitions); err != nil {
-			return out, err
+			return api.Reloaded{}, err
 		}
 	}
 	// Everything is read and valid. The manager of a later mandate begins with it too.
@@ -146,14 +151,13 @@ func (r *running) Reload(ctx context.Context) (out api.Reloaded, err error) {
 		}
 	}
 	if d != nil {
-		c.settings.Reroute = !reflect.DeepEqual(routing(&was), routing(&c.core))
+		c.settings.Reroute = out.Reroute
 		d.Configure(&c.settings)
 		if f.Files.OpenSM != "" {
 			_ = d.Sweep(ctx) // as OpenSM does; an error says that one is asked for already
 		}
 	}
-	out = reloaded(f, changes)
-	out.Later = d == nil
+	out.Applied = true
 	return out, nil
 }
 
@@ -281,7 +285,7 @@ func (r *running) onHangup(ctx context.Context, svc *service) {
 
 // hangup is what one SIGHUP does.
 func (r *running) hangup(ctx context.Context) {
-	out, err := r.Reload(ctx)
+	out, err := r.Reload(ctx, false)
 	if err != nil {
 		r.log.Error("SIGHUP: nothing changed", "err", err)
 		return

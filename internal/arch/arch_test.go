@@ -42,6 +42,7 @@ var rules = []rule{
 	{"route", []string{"fabric", "ib/..."}, true, "tables are values over a graph"},
 	{"route/check", []string{"route", "route/cdg", "fabric", "ib/..."}, true, "the verifier must not import any engine"},
 	{"route/mcast", []string{"route", "route/cdg", "fabric", "ib/..."}, true, "trees are fitted to tables of any engine"},
+	{"route/preview", []string{"route", "route/check", "fabric", "ib/..."}, true, "a preview is a function of tables of any engine"},
 	{"route/transition", []string{"route", "route/cdg", "fabric", "ib/..."}, true, "a plan is a function of tables of any engine"},
 	{"route/move", []string{"route", "route/cdg", "route/check", "route/transition", "fabric", "ib/..."}, true, "a move copies entries of any engine's tables and verifies the result"},
 	{"route/cdg", []string{"route", "fabric", "ib/..."}, true, "dependencies depend on tables, not on engines or the verifier"},

@@ -24,7 +24,11 @@ const (
 // pageViews are all views, with what each shows once it has its data.
 var pageViews = []struct{ hash, shows string }{
 	{"", "links active"},
-	{"map", "active"},
+	{"map", `Groups\s+group\s+switches`},
+	{"map?unit=" + pageLeaf, `pod 1: switches|switches\s+switch\s+hosts`},
+	{"path", "name, GUID, LID or GID"},
+	{"path?from=host-1&to=host-300", `Path[\s\S]*switches; the way back[\s\S]*The way back\s+node\s+in by port`},
+	{"use", `level 1|busiest cable`},
 	{"nodes", "Rows 1 to 50 of 360"},
 	{"nodes?q=host-1&sort=lid&desc=1&limit=25", `Rows 1 to 25 of 1\d\d, of 360 in all`},
 	{"ports", "Rows 1 to 50 of 1,332"},

@@ -1,16 +1,18 @@
 // The map on a canvas: boxes of groups with bundles between them, and more detail where one looks closely.
 // The server has placed everything in one coordinate system (subnet/atlas), so this only draws.
 
-import { css } from './dom.js';
+import { count, css } from './dom.js';
 
 const mid = 70, near = 200; // width of a group on the screen, in pixels, from which its switches and its hosts are shown
 const most = 10; // groups whose insides are kept
 
 const lines = {
-  gone: [3, 4], 'does not answer': [3, 4], 'not active': [6, 3], 'held down': [8, 3, 2, 3], 'left out': [6, 3],
+  gone: [3, 4], 'does not answer': [3, 4], 'not active': [6, 3], 'held down': [8, 3, 2, 3], 'left out': [6, 3], drained: [2, 3, 10, 3], isolated: [2, 3, 2, 3, 10, 3], restored: [2, 3, 10, 3],
   warning: [6, 3], critical: [], forgotten: [2, 5], new: [],
 };
-const marks = { gone: '×', 'does not answer': '?', 'not active': '–', 'held down': '‖', 'left out': '○', warning: '!', critical: '!', new: '+', forgotten: '×', info: 'i' };
+// links without routes: their sign has the word beside it
+const out = new Set(['drained', 'isolated', 'restored']);
+const marks = { gone: '×', 'does not answer': '?', 'not active': '–', 'held down': '‖', 'left out': '○', drained: '⊖', isolated: '⊘', restored: '↻', warning: '!', critical: '!', new: '+', forgotten: '×', info: 'i' };
 
 // chart draws on a canvas. o.fetch(level, unit) gets a map; o.pick(thing) is told what was chosen, o.tip(text,
 // x, y) what is under the pointer.
@@ -179,6 +181,13 @@ export function chart(canvas, o) {
     g.textBaseline = 'middle';
     g.fillText(marks[p.state] || '!', mx, my + 0.5);
     g.textAlign = 'left';
+    if (out.has(p.state)) {
+      g.lineWidth = 4;
+      g.strokeStyle = color.card;
+      g.strokeText(p.state, mx + 10, my + 0.5);
+      g.fillStyle = color.ink;
+      g.fillText(p.state, mx + 10, my + 0.5);
+    }
     g.textBaseline = 'alphabetic';
     shapes++;
   }
@@ -252,13 +261,14 @@ export function chart(canvas, o) {
       const text = w > 34 && y > -14 && y < s.h ? b.name : '';
       if (text) label(text, X(b.x) + 4, y + Math.min(14, Math.max(11, 10 * view.k)), w - 6);
       if (w > 60 && !inside.has(b.id) && !base.switches.length && b.h * view.k > 34) {
-        label(`${b.switches} switches`, X(b.x) + 4, y + 30, w - 6, color.soft);
-        if (b.hosts && b.h * view.k > 50) label(`${b.hosts} hosts`, X(b.x) + 4, y + 45, w - 6, color.soft);
+        label(count(b.switches, 'switch'), X(b.x) + 4, y + 30, w - 6, color.soft);
+        if (b.hosts && b.h * view.k > 50) label(count(b.hosts, 'host'), X(b.x) + 4, y + 45, w - 6, color.soft);
       }
     }
     names(base);
     for (const m of inside.values()) names(m);
-    for (const p of [...base.problems].reverse()) problem(p, p.state === 'warning' || p.state === 'info' ? color.warn : color.bad);
+    for (const p of [...base.problems].reverse()) problem(p, out.has(p.state) ? color.link : p.state === 'warning' || p.state === 'info' ? color.warn : color.bad);
+    for (const p of base.out || []) problem(p, color.link);
     for (const p of base.changes || []) problem(p, p.state === 'new' ? color.good : color.accent);
     for (const w of ways) way(w);
   }
@@ -267,7 +277,7 @@ export function chart(canvas, o) {
   function under(px, py) {
     if (!base) return null;
     const x = px / view.k + view.x, y = py / view.k + view.y, reach = Math.max(3, 6 / view.k);
-    for (const p of [...base.problems, ...base.changes || []]) {
+    for (const p of [...base.problems, ...base.out || [], ...base.changes || []]) {
       if (Math.hypot((p.x + p.x2) / 2 - x, (p.y + p.y2) / 2 - y) < 9 / view.k) {
         return { problem: p, text: `${p.a_name}${p.a_port ? ` port ${p.a_port}` : ''}${p.b ? ` – ${p.b_name} port ${p.b_port}` : ''}\n${p.text}${p.since ? ` since ${new Date(p.since * 1000).toLocaleString('en-GB')}` : ''}` };
       }
@@ -275,7 +285,7 @@ export function chart(canvas, o) {
     for (const m of [...inside.values(), base]) {
       for (const n of [...m.switches, ...m.hosts]) {
         if (Math.abs(n.x - x) < reach && Math.abs(n.y - y) < reach) {
-          return { node: n, text: `${n.name}\n${n.id}${n.hosts ? `\n${n.hosts} hosts${n.lost ? `, ${n.lost} without an active cable` : ''}` : ''}${n.state ? `\n${n.state}` : ''}` };
+          return { node: n, text: `${n.name}\n${n.id}${n.hosts ? `\n${count(n.hosts, 'host')}${n.lost ? `, ${n.lost} without an active cable` : ''}` : ''}${n.state ? `\n${n.state}` : ''}` };
         }
       }
     }
@@ -286,7 +296,7 @@ export function chart(canvas, o) {
   function box(px, py) {
     const x = px / view.k + view.x, y = py / view.k + view.y;
     const b = base.groups.find(c => x >= c.x && y >= c.y && x <= c.x + c.w && y <= c.y + c.h);
-    return b ? { group: b, text: `${b.name}\n${b.switches} switches, ${b.hosts} hosts${b.hosts_lost ? `, ${b.hosts_lost} without an active cable` : ''}${b.problems ? `\n${b.problems} problems` : ''}` } : null;
+    return b ? { group: b, text: `${b.name}\n${count(b.switches, 'switch')}, ${count(b.hosts, 'host')}${b.hosts_lost ? `, ${b.hosts_lost} without an active cable` : ''}${b.problems ? `\n${count(b.problems, 'problem')}` : ''}` } : null;
   }
 
   const open = id => {

@@ -1,5 +1,6 @@
 // The tables: their columns, and how rows are shown.
 
+import { actionMark, linkButtons, outOf } from './links.js';
 import { ago, date, element, link, num, place } from './dom.js';
 
 // mark is a state with a shape beside its color: ● good, ▲ not yet, ✕ bad.
@@ -27,8 +28,25 @@ function eventPlace(e) {
   return place({ guid: a.node_guid, description: a.node, port: a.port });
 }
 
+// cableState is the state of a cable, and what was done to it.
+function cableState(l, x) {
+  const done = x && outOf(x.more, l.a.guid, l.a.port), e = element('span', '', linkState(l.state));
+  if (done) e.append(' ', actionMark(done));
+  return e;
+}
+
+// cableActions are the buttons of a cable between switches.
+function cableActions(l, x) {
+  const done = x && outOf(x.more, l.a.guid, l.a.port);
+  if (!l.inner && !done) return 'to a host';
+  if (!x?.ctx.may('operator')) return '';
+  const name = `${l.a.description || l.a.guid} port ${l.a.port}`;
+  return element('span', 'acts', ...linkButtons(x.ctx, done, l.a.guid, l.a.port, name, x.said));
+}
+
 // Column: title, sort (the server's name of the order; none: not to be sorted by), n (a number, to the
-// right), cell (of a row).
+// right), cell (of a row, and of what body got beside the rows). more gets, for a table, what its cells
+// need, and note a line below it.
 export const kinds = {
   nodes: {
     title: 'Nodes', sort: 'name', words: 'name, GUID, LID, type, state',
@@ -59,12 +77,15 @@ export const kinds = {
     columns: [
       { title: 'One end', sort: 'name', cell: l => place(l.a) },
       { title: 'Other end', sort: 'peer', cell: l => place(l.b) },
-      { title: 'State', sort: 'state', cell: l => linkState(l.state) },
+      { title: 'State', sort: 'state', cell: (l, x) => cableState(l, x) },
       { title: 'Width', sort: 'width', cell: l => l.width },
       { title: 'Speed', sort: 'speed', cell: l => l.speed },
       { title: 'MTU', n: true, cell: l => num(l.mtu) },
       { title: 'Lanes', n: true, cell: l => l.vls },
+      { title: 'Routing', cell: (l, x) => cableActions(l, x) },
     ],
+    more: ctx => ctx.get('v1/ports/actions'),
+    note: ctx => ctx.may('operator') ? '' : `To drain, isolate or restore a cable needs the role operator; you have ${ctx.role}: sign in.`,
   },
   groups: {
     title: 'Multicast groups', sort: 'mgid', words: 'MGID, MLID, P_Key',
@@ -131,10 +152,10 @@ export const kinds = {
   },
 };
 
-// body makes the rows of a table.
-export function body(kind, rows) {
+// body makes the rows of a table; x has the ctx, what more got, and said.
+export function body(kind, rows, x) {
   return rows.map((r, i) => {
-    const tr = element('tr', '', ...kind.columns.map(c => element('td', c.n ? 'n' : '', c.cell(r))));
+    const tr = element('tr', '', ...kind.columns.map(c => element('td', c.n ? 'n' : '', c.cell(r, x))));
     tr.dataset.key = i;
     return tr;
   });

@@ -4,6 +4,9 @@ export const $ = id => document.getElementById(id);
 export const css = name => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 export const num = n => n.toLocaleString('en-US');
 
+// count is a number of things: "1 problem", "2 switches".
+export const count = (n, thing) => `${num(n)} ${thing}${n === 1 ? '' : /(ch|s)$/.test(thing) ? 'es' : 's'}`;
+
 // element makes an element with text or children; kind is its class.
 export function element(tag, kind, ...content) {
   const e = document.createElement(tag);
@@ -69,13 +72,17 @@ export function show(el, ...parts) {
 }
 
 // within keeps the keyboard's place while replace changes what is below root: what had the focus has it again
-// if it is still there. Elements are told apart by their rows, their targets and their texts.
+// if it is still there, or in the place of a button another one of its row. Elements are told apart by their
+// rows, their targets and their texts.
 export function within(root, replace) {
   const at = root.contains(document.activeElement) ? document.activeElement : null;
-  const id = e => `${e.closest('[data-key]')?.dataset.key} ${e.tagName} ${e.getAttribute('href')} ${e.tagName === 'BUTTON' ? e.dataset.id ?? e.textContent : ''}`;
-  const was = at && id(at);
+  const row = e => e.closest('[data-key]')?.dataset.key;
+  const id = e => `${row(e)} ${e.tagName} ${e.getAttribute('href')} ${e.tagName === 'BUTTON' ? e.dataset.id ?? e.textContent : ''}`;
+  const was = at && id(at), line = at?.tagName === 'BUTTON' && row(at);
   replace();
-  if (at && !root.contains(document.activeElement)) [...root.querySelectorAll('a, summary, button')].find(e => id(e) === was)?.focus({ preventScroll: true });
+  if (!at || root.contains(document.activeElement)) return;
+  const all = [...root.querySelectorAll('a, summary, button')];
+  (all.find(e => id(e) === was) || line !== false && all.find(e => e.tagName === 'BUTTON' && row(e) === line))?.focus({ preventScroll: true });
 }
 
 // region makes what is wider than the page scroll by itself, with the keyboard too.
@@ -87,10 +94,10 @@ export function region(label, ...content) {
   return d;
 }
 
-// grid is a small table of rows of cells.
+// grid is a small table of rows of cells; its label is what it is a table of.
 export function grid(label, head, rows) {
   const body = rows.map(r => element('tr', '', ...r.map(c => element('td', '', c))));
-  return region(label, element('table', '', element('thead', '', element('tr', '', ...head.map(heading))), element('tbody', '', ...body)));
+  return region(`${label}, a table`, element('table', '', element('thead', '', element('tr', '', ...head.map(heading))), element('tbody', '', ...body)));
 }
 
 // heading is the head of a column. An empty one is no heading.

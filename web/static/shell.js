@@ -17,6 +17,7 @@
 //                          after an event. It returns a function that asks for a call at once
 //   say(text)              has it read aloud: one short text, the newest
 //   role                   none, viewer, operator, admin or tenant
+//   name                   who is signed in
 //   may(role)              whether who is signed in has this role
 //   status                 the last answer of v1/status
 //   ha                     the last answer of v1/ha
@@ -350,6 +351,7 @@ function context(end, main) {
     say, may, main,
     signal: end.signal,
     get role() { return role; },
+    get name() { return caller; },
     get status() { return status; },
     get ha() { return ha; },
   };

@@ -1,29 +1,19 @@
 // Actions: what an operator may do, each with its role and with what it will change before it is done.
 
-import { confirm, inform } from '../dialog.js';
-import { button, date, element, facts, grid, num, seconds, section, within } from '../dom.js';
+import { confirm, inform, list, perform } from '../dialog.js';
+import { actionText, linkButtons } from '../links.js';
+import { button, date, element, facts, grid, num, place, seconds, section, within } from '../dom.js';
 
 // act is an action: its text, the least role, whether it can be done now, and what it does.
 function act(ctx, a) {
-  const b = button(`${a.title}…`, async () => {
-    let plan;
-    try { plan = await a.plan(); } catch (e) { return void result(e.message, 'bad'); }
-    if (!await confirm(a.title, a.verb, plan, a.danger ? 'danger' : '')) return void b.focus();
-    try {
-      result(await a.run(), 'good');
-    } catch (e) {
-      result(`${a.title}: ${e.message}`, 'bad');
-    }
-    b.focus();
-  }, a.danger ? 'danger' : '');
   const said = element('p', 'said');
-  function result(text, kind) {
+  const b = button(`${a.title}…`, () => perform(ctx, a, (text, kind) => {
     said.textContent = text;
     said.className = `said ${kind}`;
     ctx.say(text);
-  }
+  }), a.danger ? 'danger' : '');
   const why = element('p', 'soft');
-  const part = section(a.title, element('p', '', a.text), element('p', '', b), why, said);
+  const part = section(a.title, element('p', '', a.text), ...(a.fields || []), element('p', '', b), why, said);
   return {
     part,
     refresh(s, h) {
@@ -34,13 +24,13 @@ function act(ctx, a) {
   };
 }
 
-const list = (...lines) => element('ul', '', ...lines.filter(Boolean).map(l => element('li', '', l)));
-
 function actions(ctx) {
   const standby = (s, h) => h.active ? '' : 'this manager is standby: open the page of the active one';
   const rebalance = element('input', '');
   rebalance.type = 'checkbox';
   rebalance.id = 'rebalance';
+  const label = element('label', '', ' without regard to the installed tables: even load, more to write');
+  label.htmlFor = 'rebalance';
   return [
     {
       title: 'Sweep', verb: 'Start the sweep', role: 'operator', not: standby,
@@ -52,16 +42,33 @@ function actions(ctx) {
     },
     {
       title: 'Reroute', verb: 'Compute and install routes', role: 'operator', danger: true, not: standby,
-      text: 'Computes the tables of all switches from scratch and installs them.',
+      text: 'Computes the tables of all switches from scratch and installs them.', fields: [element('p', '', rebalance, label)],
       plan: async () => {
-        rebalance.checked = false;
-        const label = element('label', '', ' without regard to the installed tables: even load, more to write');
-        label.htmlFor = 'rebalance';
-        return [facts([['engine now', ctx.status.engine || '–'], ['switches', num(ctx.status.switches)], ['LIDs', num(ctx.status.lids)]]),
-          list('The new tables are proved before they are installed; the transition is planned so that no packet loops or waits in a cycle.',
-            'Paths may change: packets of a connection can arrive out of order for a moment.'), element('p', '', rebalance, label)];
+        const p = await ctx.send('POST', `v1/reroute?dry_run=true&rebalance=${rebalance.checked}`);
+        const none = !p.blocks_changed;
+        return [facts([['engine', p.engine === ctx.status.engine ? p.engine : `${p.engine}, now ${ctx.status.engine || 'none'}`], ['switches with changes', `${num(p.switches_changed)} of ${num(ctx.status.switches)}`],
+          ['LFT blocks to write', num(p.blocks_changed)], ['entries that change', num(p.entries_changed)], ['most paths over one link', `${num(p.load_before)}, then ${num(p.load_after)}`]]),
+        list(none ? 'The installed tables are these already: nothing would be written.' : 'The new tables are proved; they are written in an order in which no packet loops or waits in a cycle.',
+          none ? '' : 'Paths change, so packets of a connection may arrive out of order for a moment.',
+          ...(p.engines_passed_over || []).map(e => `Passed over: ${e}`))];
       },
       run: async () => { await ctx.send('POST', `v1/reroute?rebalance=${rebalance.checked}`); return 'new routes are requested'; },
+    },
+    {
+      title: 'Reload', verb: 'Apply the settings', role: 'admin', not: () => '',
+      text: 'Reads the configuration and the files that it names again, as SIGHUP does.',
+      plan: async () => {
+        const r = await ctx.send('POST', 'v1/reload?dry_run=true');
+        const shown = x => x === '' ? '(empty)' : x;
+        return [r.changes.length ? grid('Settings that differ', ['setting', 'in force', 'read', 'applies'], r.changes.map(c => [c.setting, c.from || c.to ? shown(c.from) : 'not shown', c.from || c.to ? shown(c.to) : 'not shown', c.applies === 'now' ? 'now' : 'after a restart']))
+          : element('p', '', 'No setting differs.'),
+        list(r.files.length ? `Files that are read again, changed or not: ${r.files.join(', ')}.` : 'The settings name no files.',
+          r.reroute ? 'Settings of routing differ: all tables are computed anew.' : 'No routes change by settings.', r.later ? 'No manager runs in this process: it applies when it becomes active.' : '')];
+      },
+      run: async () => {
+        const r = await ctx.send('POST', 'v1/reload'), now = r.changes.filter(c => c.applies === 'now').length;
+        return `read again: ${num(now)} setting${now === 1 ? '' : 's'} changed${r.restart.length ? `; a restart is needed for ${r.restart.join(', ')}` : ''}`;
+      },
     },
     {
       title: 'Handover', verb: 'Make the partner active', role: 'operator', danger: true,
@@ -89,6 +96,29 @@ function actions(ctx) {
       run: async () => { await ctx.send('POST', 'v1/ha/takeover'); return 'this manager is active'; },
     },
   ];
+}
+
+// out lists the links that are drained or isolated.
+function out(ctx) {
+  const table = element('div', ''), said = element('p', 'said'), part = section('Links out of use', table, said);
+  const tell = (text, kind) => {
+    said.textContent = text;
+    said.className = `said ${kind}`;
+    ctx.say(text);
+  };
+  let shown = '';
+  async function refresh() {
+    const rows = await ctx.get('v1/ports/actions'), now = JSON.stringify([rows, ctx.role]);
+    if (now === shown) return;
+    shown = now;
+    const end = (g, d, n) => place({ guid: g, description: d, port: n });
+    within(table, () => table.replaceChildren(rows.length ? grid('Links out of use', ['link', 'to', 'what was done', ''], rows.map(a => {
+      const name = `${a.description || a.guid} port ${a.port}`;
+      return [end(a.guid, a.description, a.port), end(a.peer_guid, a.peer_description, a.peer_port), actionText(a),
+        ctx.may('operator') ? element('span', 'acts', ...linkButtons(ctx, a, a.guid, a.port, name, tell)) : ''];
+    })) : element('p', 'soft', 'No link is drained or isolated. To drain or isolate one, find it in the table of cables.')));
+  }
+  return { part, refresh };
 }
 
 // tokens are the named tokens, for administrators.
@@ -129,12 +159,13 @@ function tokens(ctx) {
 // show is the view.
 export function show(main, at, ctx) {
   main.classList.add('two');
-  const all = actions(ctx).map(a => act(ctx, a)), keys = tokens(ctx);
+  const all = actions(ctx).map(a => act(ctx, a)), links = out(ctx), keys = tokens(ctx);
+  links.part.classList.add('full');
   keys.part.classList.add('full');
-  main.append(...all.map(a => a.part), keys.part);
+  main.append(links.part, ...all.map(a => a.part), keys.part);
   ctx.every(2000, async s => {
     for (const a of all) a.refresh(s, ctx.ha);
-    await keys.refresh();
+    await Promise.all([ctx.ha.active ? links.refresh() : null, keys.refresh()]);
   });
   return { close: () => main.classList.remove('two') };
 }

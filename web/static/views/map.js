@@ -2,8 +2,9 @@
 // address has all of it: #/map?unit=0x…&at=12&changes=1.
 
 import { chart } from '../chart.js';
+import { onMap } from '../links.js';
 import { timeline } from './timeline.js';
-import { $, button, element, grid, html, link, num, section } from '../dom.js';
+import { $, button, count, element, grid, html, link, num, section } from '../dom.js';
 
 export const keep = true;
 
@@ -16,7 +17,7 @@ const rowsShown = 200;
 
 // legend says what lines and signs mean.
 export function legend() {
-  return 'Lines are bundles of cables, the thicker the more. Dashed: some are not active; dotted: none is. Signs: × gone, ? does not answer, ‖ held down, – not active, ! finding. A number of cables counts those that have gone.';
+  return 'Lines are bundles of cables, the thicker the more. Dashed: some are not active; dotted: none is. Signs: × gone, ? does not answer, ‖ held down, – not active, ! finding, ⊖ drained, ⊘ isolated. A number of cables counts those that have gone.';
 }
 
 // stage makes the canvas of a view and what it needs.
@@ -64,10 +65,11 @@ function list(title, problems) {
 }
 
 // twin is the map as tables.
-function twin(m, unit) {
+function twin(m, unit, out) {
   const parts = [];
   if (m.changes?.length) parts.push(list('Changes', m.changes));
   if (m.problems.length) parts.push(list('Problems', m.problems));
+  if (out.length) parts.push(list('Links out of use', out));
   const own = m.groups.find(g => g.id === unit);
   const G = m.groups.length, S = m.switches.length;
   if (own) {
@@ -92,7 +94,8 @@ function twin(m, unit) {
 function note(m) {
   const sum = k => m.groups.reduce((a, g) => a + g[k], 0);
   const kind = { tree: 'a tree', groups: 'groups', grid: m.shape, parts: 'no regular structure' }[m.kind];
-  let text = `${num(sum('switches'))} switches, ${num(sum('hosts'))} hosts, ${num(m.groups.length)} groups: ${kind}; ${m.problems.length + (m.more_problems || 0)} problems`;
+  let text = `${count(sum('switches'), 'switch')}, ${count(sum('hosts'), 'host')}, ${count(m.groups.length, 'group')}: ${kind}; ${count(m.problems.length + (m.more_problems || 0), 'problem')}`;
+  if (m.out?.length) text += `, ${count(m.out.length, 'link')} out of use`;
   if (m.more_problems) text += `, ${num(m.more_problems)} of them not drawn`;
   if (m.unplaced) text += `; ${num(m.unplaced)} nodes without a switch are not drawn`;
   if (m.at) text += `; as of ${new Date(m.time).toLocaleString('en-GB')}`;
@@ -116,17 +119,19 @@ export async function show(main, params, ctx) {
 
   // update draws what the address says, if that or the subnet is another one.
   async function update(generation) {
-    const want = q.get('unit') || '', what = `${address()} ${q.get('at') ? '' : generation} ${want}`;
+    const done = q.get('at') ? [] : await ctx.get('v1/ports/actions');
+    const want = q.get('unit') || '', what = `${address()} ${q.get('at') ? '' : generation} ${want} ${JSON.stringify(done)}`;
     if (what === drawn) return;
     drawn = what;
     const m = await base(ctx, address());
     const own = want ? await ctx.get(`v1/map?level=2&unit=${want}${address()}`) : null;
+    m.out = await onMap(ctx, m, done);
     c.set(m);
     const id = own?.unit || '';
     if (id !== unit) c.choose(id);
     unit = id;
     $('mapNote').textContent = note(m);
-    $('twin').replaceChildren(...twin(own || m, id));
+    $('twin').replaceChildren(...twin(own || m, id, m.out));
   }
   const again = ctx.every(2000, async s => {
     try { await update(s.generation); } catch (e) { drawn = ''; throw e; }

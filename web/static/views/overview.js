@@ -30,14 +30,14 @@ function counts(id, rows) {
     element('b', '', num(n)), element('span', '', more ? `${name} ${more}` : name))));
 }
 
-function numbers(s) {
+function numbers(s, out) {
   const p = s.partitions;
   counts('counts', [
     ['switches', s.switches], ['hosts', s.cas], ['routers', s.routers || null],
     ['links active', s.links_active, s.links_active < s.links ? `of ${num(s.links)}` : ''],
     ['LIDs', s.lids], ['virtual ports', s.vports || null],
     ['VM interfaces', s.vms || null, s.vms_pending ? `, ${num(s.vms_pending)} changing` : ''], ['do not answer', s.unseen || null, s.own_silent ? ', including the own agent' : '', true],
-    ['problems', s.problems, '', s.problems > 0],
+    [s.problems === 1 ? 'problem' : 'problems', s.problems, '', s.problems > 0], [out === 1 ? 'link out of use' : 'links out of use', out || null],
     ['sweeps', s.sweeps], ['light sweeps', s.light_sweeps],
     ['SMPs sent', s.smps_sent], ['timed out', s.smps_timed_out, '', s.smps_timed_out > 0],
   ]);
@@ -88,9 +88,9 @@ export function show(main, params, ctx) {
   });
   ctx.every(2000, async s => {
     if (!ctx.ha.active) return;
-    numbers(s);
+    const [r, f, out] = await Promise.all([ctx.get('v1/repairs'), ctx.get(`v1/findings?by=severity&limit=${shown}`), ctx.get('v1/ports/actions')]);
+    numbers(s, out.length);
     showSweep(s);
-    const [r, f] = await Promise.all([ctx.get('v1/repairs'), ctx.get(`v1/findings?by=severity&limit=${shown}`)]);
     showRepairs(r);
     findings(f);
   });

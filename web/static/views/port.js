@@ -1,7 +1,8 @@
 // A port: its state, the cable's other end, its counters as they go, findings and events.
 
 import { portState } from '../columns.js';
-import { css, element, facts, grid, link, num, percent, place, rate, section } from '../dom.js';
+import { actionText, linkButtons, outOf } from '../links.js';
+import { css, element, facts, grid, link, num, percent, place, rate, section, within } from '../dom.js';
 import { related } from './node.js';
 
 // plot is uPlot, which is loaded with the first port.
@@ -33,7 +34,15 @@ export async function show(main, at, ctx) {
   picture.setAttribute('role', 'img');
   const more = related(ctx, d.guid, d.port);
   const ports = element('p', '', link(`#/node/${d.guid}`, `all of ${d.description || d.guid}`));
-  main.append(section(title, what, ports), section('Counters', note, picture, counters), ...more.parts);
+  const said = element('p', 'said'), buttons = element('p', 'buttons'), state = element('p', ''), role = element('p', 'soft');
+  const tell = (text, kind) => {
+    said.textContent = text;
+    said.className = `said ${kind}`;
+    ctx.say(text);
+  };
+  const acts = section('The link in routing', state, buttons, role, said);
+  acts.hidden = true;
+  main.append(section(title, what, ports), acts, section('Counters', note, picture, counters), ...more.parts);
   const draw = () => what.replaceChildren(facts([
     ['state', portState(d.state)], ['physical', d.physical], ['other end', d.peer ? place(d.peer) : 'no cable, or nothing answers'],
     ['width', d.width ? `${d.width} of ${d.width_supported}` : d.width_supported], ['speed', d.speed], ['rate', d.rate], ['MTU', d.mtu ? num(d.mtu) : ''], ['data lanes', d.vls || ''],
@@ -41,6 +50,22 @@ export async function show(main, at, ctx) {
     ['P_Keys', d.pkeys.join(', ')], ['alias GUIDs', d.alias_guids.join(', ')], ['virtual ports', d.virtual_ports || ''],
   ]));
   draw();
+
+  // The section of actions, for links between switches.
+  let drawn = '';
+  const actions = async () => {
+    const done = outOf(await ctx.get('v1/ports/actions'), d.guid, d.port);
+    acts.hidden = !d.inner && !done;
+    if (acts.hidden) return;
+    const now = JSON.stringify([done, ctx.role]);
+    if (now === drawn) return;
+    drawn = now;
+    state.textContent = done ? actionText(done) : 'Routes may lead over this link.';
+    const all = linkButtons(ctx, done, d.guid, d.port, '', tell);
+    for (const b of all) b.disabled = !ctx.may('operator');
+    role.textContent = ctx.may('operator') ? 'role operator' : `needs the role operator; you have ${ctx.role}: sign in`;
+    within(buttons, () => buttons.replaceChildren(...all));
+  };
 
   let chart = null, round = 0, history = [];
   const data = () => {
@@ -65,19 +90,21 @@ export async function show(main, at, ctx) {
   addEventListener('resize', again);
   addEventListener('theme', again);
 
-  let shown = d.generation;
+  let shown = d.generation, counted = false;
   ctx.every(2000, async s => {
     if (s.generation !== shown) {
       d = await ctx.get(path);
       shown = d.generation;
       draw();
     }
+    await actions();
     await more.refresh();
-    let c;
-    try { c = await ctx.get(`${path}/counters`); } catch (e) {
-      note.textContent = e.message;
-      throw e;
+    counted ||= Boolean((await ctx.get('v1/worst?limit=1')).round);
+    if (!counted) {
+      note.textContent = 'No counters have been read yet: they are with --perf, after its first period.';
+      return;
     }
+    const c = await ctx.get(`${path}/counters`);
     if (c.round === round) return;
     round = c.round;
     history = c.history;

@@ -55,7 +55,13 @@ export function show(main, at, ctx) {
   const pager = element('div', 'pager');
   pager.setAttribute('role', 'group');
   pager.setAttribute('aria-label', 'Pages');
-  main.append(element('section', '', element('h2', '', kind.title, ' ', element('small', '')), filter, region(kind.title, table), element('div', 'foot', count, pager)));
+  const said = element('p', 'said'), note = element('p', 'soft');
+  const tell = (text, how) => {
+    said.textContent = text;
+    said.className = `said ${how}`;
+    ctx.say(text);
+  };
+  main.append(element('section', '', element('h2', '', kind.title, ' ', element('small', '')), filter, said, region(kind.title, table), element('div', 'foot', count, pager), note));
 
   const ask = ctx.every(2000, refresh);
   let typed = 0;
@@ -87,11 +93,13 @@ export function show(main, at, ctx) {
   async function refresh() {
     const mine = hash(name, kind, state);
     const t = await ctx.get(`v1/table/${name}?${new URLSearchParams({ q: state.q, sort: state.sort, desc: state.desc, offset: state.offset, limit: state.limit })}`);
+    const more = kind.more ? await kind.more(ctx) : null;
     if (mine !== hash(name, kind, state)) return ask(); // it was changed while the server answered
-    const now = JSON.stringify(t.rows);
-    if (now !== shown || mine !== asked) within(table.tBodies[0], () => table.tBodies[0].replaceChildren(...body(kind, t.rows)));
+    const now = JSON.stringify([t.rows, more, ctx.role]);
+    if (now !== shown || mine !== asked) within(table.tBodies[0], () => table.tBodies[0].replaceChildren(...body(kind, t.rows, { ctx, more, said: tell })));
     shown = now;
     asked = mine;
+    note.textContent = kind.note?.(ctx) || '';
     if (!t.rows.length) {
       const td = element('td', 'soft', t.matched ? 'There is no such page.' : state.q ? 'No row has these words.' : 'There are none.');
       td.colSpan = kind.columns.length;

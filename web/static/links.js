@@ -1,0 +1,96 @@
+// Links between switches: what operators had done to them, and how they drain, isolate and restore them.
+
+import { list, perform } from './dialog.js';
+import { button, date, element, facts, num } from './dom.js';
+
+const words = { drain: 'drained', isolate: 'isolated', restore: 'restored' };
+const titles = { drain: 'Drain', isolate: 'Isolate', restore: 'Restore' };
+const times = [['', 'until somebody restores it'], ['30m', '30 minutes'], ['2h', '2 hours'], ['8h', '8 hours'], ['24h', '24 hours'], ['168h', '7 days']];
+
+// outOf is what was done to the link at a port: a row of v1/ports/actions, or nothing.
+export const outOf = (rows, guid, port) => rows.find(a => a.guid === guid && a.port === port || a.peer_guid === guid && a.peer_port === port);
+
+// onMap makes of the links that are out of use what the map draws, unless the manager's map has them.
+export async function onMap(ctx, m, done) {
+  const rows = done.filter(a => !m.problems.some(p => words[a.action] === p.state && (p.a === a.guid && p.a_port === a.port || p.b === a.guid && p.b_port === a.port)));
+  if (!rows.length) return [];
+  const ids = [...new Set(rows.flatMap(a => [a.guid, a.peer_guid]))];
+  const at = new Map((await ctx.get(`v1/map/places?${ids.map(i => `node=${i}`).join('&')}`)).map(x => [x.guid, x]));
+  return rows.filter(a => at.has(a.guid) && at.has(a.peer_guid)).map(a => {
+    const x = at.get(a.guid), y = at.get(a.peer_guid);
+    return { state: words[a.action], text: actionText(a), a: a.guid, a_name: a.description, a_port: a.port, b: a.peer_guid, b_name: a.peer_description, b_port: a.peer_port, x: x.x, y: x.y, x2: y.x, y2: y.y };
+  });
+}
+
+// actionText says in one line what was done to a link, by whom and until when.
+export function actionText(a) {
+  const parts = [`${words[a.action] || a.action} since ${date(a.since)}`];
+  if (a.until) parts.push(`until ${date(a.until)}`);
+  if (a.by) parts.push(`by ${a.by}`);
+  if (a.why) parts.push(a.why);
+  if (a.action !== 'restore' && a.entries) parts.push(`${num(a.entries)} entries still lead over it`);
+  if (a.action === 'isolate' && !a.disabled) parts.push('not disabled yet');
+  return parts.join(', ');
+}
+
+// actionMark is the same as a sign with a word: a link without routes is no good link, whatever its state.
+export function actionMark(a) {
+  const sign = element('span', '', a.action === 'isolate' ? '⊘' : '⊖');
+  sign.setAttribute('aria-hidden', 'true');
+  const e = element('span', 'mark out', sign, ` ${words[a.action] || a.action}`);
+  e.title = actionText(a);
+  return e;
+}
+
+const what = {
+  drain: ['The link stays up, without routes: paths move to other links.', 'The new tables are written in an order without loops.', 'Paths change, so packets of a connection may arrive out of order for a moment.'],
+  isolate: ['Paths move to other links first; when nothing leads over the link, one of its ends is disabled.', 'It carries nothing then, not even management packets. Restore enables it again.', 'Paths change, so packets of a connection may arrive out of order for a moment.'],
+  restore: ['Routes may lead over the link again: the next sweep computes them.', 'An end that was disabled is enabled.'],
+};
+
+// action is what perform does with the link at a port.
+function action(ctx, verb, guid, port) {
+  const path = `v1/ports/${encodeURIComponent(guid)}/${port}/${verb}`;
+  const hold = element('select', '', ...times.map(([v, t]) => new Option(t, v))), why = element('input', '');
+  why.maxLength = 200;
+  why.autocomplete = 'off';
+  return {
+    title: `${titles[verb]} a link`, verb: `${titles[verb]} the link`, role: 'operator', danger: verb === 'isolate',
+    refused: [list('The last link to a part of the subnet, or to a host, always keeps its routes.', 'At most 10 links, or 0.5 % of the ports if that is less, are out of use at a time.')],
+    async plan() {
+      const p = await ctx.send('POST', `${path}?dry_run=true`);
+      const rows = [['link', `${p.description || p.guid} port ${p.port} – ${p.peer_description || p.peer_guid} port ${p.peer_port}`]];
+      if (verb === 'restore') {
+        rows.push(['now', p.disabled ? 'one of its ends is disabled' : 'without routes']);
+        return [facts(rows), list(...what.restore)];
+      }
+      rows.push(['entries that lead over it', num(p.entries)]);
+      if (p.engine) {
+        rows.push(['entries that change', num(p.entries_changed)], ['LFT blocks to write', num(p.blocks_changed)], ['switches with changes', num(p.switches_changed)],
+          ['most paths over one link', `${num(p.load_before)}, then ${num(p.load_after)}`], ['new tables', `by ${p.engine}, proved`]);
+      } else {
+        rows.push(['entries that change', 'none: the link is without routes already']);
+      }
+      const form = element('p', 'fields', element('label', '', 'For ', hold), ' ', element('label', '', 'Reason ', why));
+      return [facts(rows), list(...what[verb]), form];
+    },
+    async run() {
+      const q = new URLSearchParams({ dry_run: false });
+      if (hold.value) q.set('for', hold.value);
+      if (why.value.trim()) q.set('why', why.value.trim());
+      await ctx.send('POST', `${path}?${q}`);
+      return verb === 'restore' ? 'the link gets routes again with the next sweep' : `the link is to be ${words[verb]}: the next sweep does it`;
+    },
+  };
+}
+
+// linkButtons are the buttons of a link, by what was done to it. said(text, kind) shows what came of it.
+export function linkButtons(ctx, done, guid, port, name, said) {
+  const verbs = !done ? ['drain', 'isolate'] : done.action === 'drain' ? ['restore', 'isolate'] : done.action === 'isolate' ? ['restore', 'drain'] : ['drain', 'isolate'];
+  return verbs.map(v => {
+    const b = button(`${titles[v]}…`, () => perform(ctx, action(ctx, v, guid, port), said), v === 'isolate' ? 'danger' : '');
+    b.dataset.id = `${v} ${guid} ${port}`;
+    if (name) b.setAttribute('aria-label', `${titles[v]} ${name}`);
+    return b;
+  });
+}
