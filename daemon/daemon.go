@@ -22,6 +22,7 @@ import (
 
 	"heddle/api/show"
 	"heddle/congestion"
+	"heddle/daemon/mailbox"
 	"heddle/ib"
 	"heddle/mad"
 	"heddle/partition"
@@ -169,7 +170,7 @@ type Daemon struct {
 	pictures
 	repairs repairs
 
-	packets *mailbox      // to the loop
+	packets *mailbox.Box  // to the loop
 	smpsCut atomic.Uint64 // packets dropped because packets was full
 	// noticesCut counts suppressed notices. Several goroutines write it.
 	noticesCut atomic.Uint64
@@ -242,7 +243,7 @@ func New(cfg Config) *Daemon {
 		core:     sm.New(cfg.Core),
 		clock:    clock{started: time.Now()},
 		events:   cmp.Or(cfg.Events, NewEvents()),
-		packets:  newMailbox(smpQueue),
+		packets:  mailbox.New(smpQueue),
 		free:     make(freeList, smpQueue),
 		jobs:     make(chan *sm.JobResult, 1),
 		commands: make(chan command, 1),

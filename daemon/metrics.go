@@ -39,7 +39,7 @@ func (d *Daemon) Metrics() prometheus.Gatherer { return metrics.New(d.values) }
 func (d *Daemon) values() metrics.Values {
 	return metrics.Values{
 		SM: d.fresh(), Snap: d.Snapshot(), View: d.View(), VMs: d.Interfaces(), Sweeps: d.phases.take(),
-		SMPsCut: d.smpsCut.Load(), NoticesCut: d.noticesCut.Load(), Events: d.events.newest(),
+		SMPsCut: d.smpsCut.Load(), StoodIn: d.recv.standIn.Answered(), NoticesCut: d.noticesCut.Load(), Events: d.events.newest(),
 		Repairs: d.repairs.values(d.cfg.Core.Transition.String()), SA: d.saValues(), VM: d.vm.stats.values(), Perf: d.perfValues(),
 		Findings:   d.findingValues(),
 		Cabling:    d.cables(),

@@ -43,6 +43,8 @@ type receiver struct {
 	// polls is the mean time of a look into the port after a batch.
 	polls time.Duration
 
+	standIn shell.StandIn
+
 	refused  int // BUSY answers that are held until the port has nothing more
 	refusals [maxBatch]mad.Packet
 	busy     [maxBatch][ib.MADLen]byte
@@ -182,19 +184,36 @@ func (r *receiver) pass(q *query) {
 	}
 }
 
+// standsIn answers p if the loop is not to do that. What the port does not take is repeated.
+func (r *receiver) standsIn(d *Daemon, p *mad.Packet) bool {
+	came, done := d.packets.Counts()
+	answer, ok := r.standIn.Answer(d.now(), p, came+1, done)
+	switch q := [1]mad.Packet{{Addr: p.Addr, Data: answer[:]}}; {
+	case !ok:
+	case r.port != nil:
+		_, _ = r.port.TrySend(q[:])
+	default:
+		_ = d.cfg.Port.Send(&q[0])
+	}
+	return ok
+}
+
 // sort distributes a received packet: SMPs to the manager's loop, SA requests to the queues,
 // responses to Reports to the SA's loop. It drops other packets, because the manager has no
 // agents for them. It returns a packet for the next receive.
 func (d *Daemon) sort(p *mad.Packet) *mad.Packet {
 	switch kind := shell.KindOf(p); kind {
 	case shell.SMP:
+		if shell.AsksSMInfo(p) && d.recv.standsIn(d, p) {
+			return p
+		}
 		most := smpQueue
 		if p.Status == mad.Received && !ib.Method(p.Data[3]).IsResponse() {
 			// It is unsolicited, a trap for example. A storm of traps must not displace answers
 			// to the manager or requests to the SA.
 			most = smpQueue/2 + 1
 		}
-		if spare, ok := d.packets.put(p, most); ok {
+		if spare, ok := d.packets.Put(p, most); ok {
 			d.recv.handed = true
 			return d.packet(spare)
 		}

@@ -72,7 +72,7 @@ func (l *loop) run(stored *store.State) error {
 	}
 	for !l.shell.Halted() {
 		select {
-		case <-d.packets.bell:
+		case <-d.packets.Bell():
 			l.received()
 		case <-l.alarm.timer.C:
 			l.alarm.rang()
@@ -146,7 +146,7 @@ func (l *loop) next() sm.Event {
 		return nil
 	}
 	if l.at == len(l.row) {
-		l.row, l.at = l.d.packets.take(l.row, l.left), 0
+		l.row, l.at = l.d.packets.Take(l.row, l.left), 0
 		if l.left -= len(l.row); len(l.row) == 0 {
 			return nil
 		}
@@ -359,13 +359,15 @@ func (l *loop) changedStatus(s sm.Standing) {
 // Stepped publishes the status after a notice or snapshot; fresh reads a newer one from the
 // loop. With Once it ends the run when nothing is left to wait for.
 func (l *loop) Stepped(_ sm.Event, out *sm.Output) {
+	d := l.d
 	if l.lead() != nil {
+		d.recv.standIn.Silence()
 		return
 	}
+	d.recv.standIn.Publish(d.core)
 	if len(out.Notices) == 0 && out.Publish == nil {
 		return
 	}
-	d := l.d
 	st := d.core.Standing()
 	l.changedStatus(st)
 	if st.State != l.state {

@@ -121,7 +121,9 @@ func (e smEdge) Stepped(ev sm.Event, out *sm.Output) {
 	if _, ok := ev.(sm.Received); ok {
 		m.spare = append(m.spare, m.bufs[0])
 		m.bufs = append(m.bufs[:0], m.bufs[1:]...)
+		m.done++
 	}
+	m.stand.Publish(m.core)
 	if m.OnStep != nil {
 		m.OnStep()
 	}

@@ -336,6 +336,15 @@ func (c *Core) onReceived(p *mad.Packet) {
 	}
 }
 
+// Self is what the manager answers a Get(SMInfo) with; ok is false if it does not answer, because it has
+// not started or is stopping.
+func (c *Core) Self() (x Self, ok bool) {
+	if c.stopping || !c.started {
+		return Self{}, false
+	}
+	return c.mastership.Self(), true
+}
+
 // onRequest takes what is not an answer: SMInfo of other managers, traps.
 func (c *Core) onRequest(p *mad.Packet, m *ib.MAD) {
 	if !m.Class().IsSMP() || m.BaseVersion() != 1 || m.ClassVersion() != smp.ClassVersion {

@@ -64,6 +64,9 @@ type (
 // Ally is another manager that has the same stored state. See package mastership.
 type Ally = mastership.Ally
 
+// Self is what a manager tells of itself. See package mastership.
+type Self = mastership.Self
+
 // What the shell runs for a manager, and what it finds. See package job.
 type (
 	Job           = job.Job

@@ -26,6 +26,7 @@ type Values struct {
 	// Sweeps are the full sweeps that ended since the last Values.
 	Sweeps     []sm.SweepReport
 	SMPsCut    uint64 // SMPs thrown away because too many waited
+	StoodIn    uint64 // answers to Get(SMInfo) while the loop of the manager was at work
 	NoticesCut uint64 // notices of the subnet manager that were left out
 	Events     uint64
 	Repairs    Repairs
@@ -89,21 +90,21 @@ func (s sink) counts(d *prometheus.Desc, list []Count) {
 type collector struct {
 	now func() Values
 
-	build, state, up, lid, unseen, ownSilent                   *prometheus.Desc
-	nodes, links, lids, endports, problems, events             *prometheus.Desc
-	sent, retried, timedOut, window, inFlight                  *prometheus.Desc
-	sweeps, traps, falseTraps, noticesCut, smpsCut, generation *prometheus.Desc
-	lastPhase, lastBlocks, lastTook                            *prometheus.Desc
-	sa                                                         *saCollector
-	vm                                                         *vmCollector
-	repairs                                                    *repairCollector
-	perf                                                       *perfCollector
-	findings                                                   *findingsCollector
-	cabling                                                    *cablingCollector
-	hotSpots                                                   *hotSpotCollector
-	congestion                                                 *congestionCollector
-	phaseSeconds                                               *prometheus.HistogramVec
-	sweepSeconds                                               prometheus.Histogram
+	build, state, up, lid, unseen, ownSilent                            *prometheus.Desc
+	nodes, links, lids, endports, problems, events                      *prometheus.Desc
+	sent, retried, timedOut, window, inFlight                           *prometheus.Desc
+	sweeps, traps, falseTraps, noticesCut, smpsCut, stoodIn, generation *prometheus.Desc
+	lastPhase, lastBlocks, lastTook                                     *prometheus.Desc
+	sa                                                                  *saCollector
+	vm                                                                  *vmCollector
+	repairs                                                             *repairCollector
+	perf                                                                *perfCollector
+	findings                                                            *findingsCollector
+	cabling                                                             *cablingCollector
+	hotSpots                                                            *hotSpotCollector
+	congestion                                                          *congestionCollector
+	phaseSeconds                                                        *prometheus.HistogramVec
+	sweepSeconds                                                        prometheus.Histogram
 }
 
 func newCollector(now func() Values) *collector {
@@ -134,6 +135,7 @@ func newCollector(now func() Values) *collector {
 		falseTraps: desc("traps_false_total", "Traps that did not come from the node that they named."),
 		noticesCut: desc("notices_cut_total", "Notices of traps and other managers that were left out because there were too many."),
 		smpsCut:    desc("smps_cut_total", "SMPs thrown away because too many waited."),
+		stoodIn:    desc("sminfo_stood_in_total", "Requests for SMInfo that were answered while the loop of the manager was at work."),
 		generation: desc("generation", "Number of the published state."),
 		lastPhase:  desc("last_sweep_phase_seconds", "Seconds of each phase of the last full sweep.", "phase"),
 		lastBlocks: desc("last_sweep_lft_blocks", "LFT blocks that the last full sweep sent."),
@@ -185,6 +187,7 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	count(c.traps, st.Traps)
 	count(c.falseTraps, st.FalseTraps)
 	count(c.smpsCut, x.SMPsCut)
+	count(c.stoodIn, x.StoodIn)
 	count(c.noticesCut, x.NoticesCut)
 	if s := x.Snap; s != nil {
 		gauge(c.generation, float64(s.Gen))

@@ -9,43 +9,66 @@ import (
 	"heddle/subnet"
 )
 
-// Get answers a Get(SMInfo) of another manager, or of a tool.
-func (s *Machine) Get(p *mad.Packet, m *ib.MAD) {
-	prot, key, locked := s.ownProtection()
-	ok := !locked || smp.MKey(m) == key
-	if !ok && prot >= 2 {
-		return
-	}
-	own := s.own()
-	if !ok && prot == 1 {
-		own.SMKey = 0
-	}
-	s.reply(p, m, &own, 0)
+// Self is what a manager tells of itself, and how its port guards it.
+type Self struct {
+	Info    smp.SMInfo
+	Key     ib.MKey // of the port; 0 = it guards nothing
+	Protect uint8   // PortInfo:M_KeyProtectBits
 }
 
-// ownProtection is how our own port's M_Key guards it.
-func (s *Machine) ownProtection() (prot uint8, key ib.MKey, locked bool) {
-	if s.Fabric == nil || s.Fabric.Self.Node < 0 {
-		return 0, 0, false
+// Self is what a Get(SMInfo) is answered with.
+func (s *Machine) Self() Self {
+	x := Self{Info: s.own()}
+	if s.Fabric != nil && s.Fabric.Self.Node >= 0 {
+		p := s.Fabric.AgentPort(s.Fabric.Self.Node, s.Fabric.Self.Port)
+		x.Key, x.Protect = p.Info.MKey, p.Info.MKeyProtectBits
 	}
-	p := s.Fabric.AgentPort(s.Fabric.Self.Node, s.Fabric.Self.Port)
-	return p.Info.MKeyProtectBits, p.Info.MKey, p.Info.MKey != 0
+	return x
+}
+
+// trusts reports whether a request has the M_Key of the port.
+func (x *Self) trusts(m *ib.MAD) bool { return x.Key == 0 || smp.MKey(m) == x.Key }
+
+// Answer returns the answer to a Get(SMInfo). It reports false if there is none, because the port's
+// M_Key is wrong.
+func (x *Self) Answer(m *ib.MAD) (r ib.MAD, ok bool) {
+	info, trusted := x.Info, x.trusts(m)
+	switch {
+	case !trusted && x.Protect >= 2:
+		return r, false
+	case !trusted && x.Protect == 1:
+		info.SMKey = 0
+	}
+	return response(m, &info, 0), true
+}
+
+// response is a response to an SMInfo request.
+func response(m *ib.MAD, info *smp.SMInfo, st ib.Status) ib.MAD {
+	r := *m
+	clear(smp.Data(&r))
+	info.Put(smp.Data(&r))
+	smp.Respond(&r, st)
+	return r
+}
+
+// Get answers a Get(SMInfo) of another manager, or of a tool.
+func (s *Machine) Get(p *mad.Packet, m *ib.MAD) {
+	x := s.Self()
+	if r, ok := x.Answer(m); ok {
+		s.Send(&mad.Packet{Addr: p.Addr, Data: r[:]})
+	}
 }
 
 // reply answers an SMInfo request in the class it came in.
 func (s *Machine) reply(p *mad.Packet, m *ib.MAD, own *smp.SMInfo, st ib.Status) {
-	r := *m
-	clear(smp.Data(&r))
-	own.Put(smp.Data(&r))
-	smp.Respond(&r, st)
-	q := mad.Packet{Addr: p.Addr, LocalQP: 0, Data: r[:]}
-	s.Send(&q)
+	r := response(m, own, st)
+	s.Send(&mad.Packet{Addr: p.Addr, Data: r[:]})
 }
 
 // Set takes a signal of another manager. The answer carries our
 // SMInfo from before the transition.
 func (s *Machine) Set(p *mad.Packet, m *ib.MAD) {
-	if _, key, locked := s.ownProtection(); locked && smp.MKey(m) != key {
+	if x := s.Self(); !x.trusts(m) {
 		return
 	}
 	var from smp.SMInfo

@@ -1,4 +1,4 @@
-package daemon
+package mailbox
 
 import (
 	"math/rand/v2"
@@ -12,10 +12,11 @@ import (
 func TestMailbox(t *testing.T) {
 	const most = 20
 	r := rand.New(rand.NewPCG(1, 2))
-	b := newMailbox(most)
+	b := New(most)
 	var row, wait []*mad.Packet
 	made, refused := 0, 0
-	var free []*mad.Packet // which the receiver has
+	put, taken := uint64(0), uint64(0) // those of row are not done yet
+	var free []*mad.Packet             // which the receiver has
 	for range 20_000 {
 		if r.IntN(3) > 0 {
 			if len(free) == 0 {
@@ -23,12 +24,13 @@ func TestMailbox(t *testing.T) {
 				free = append(free, &mad.Packet{})
 			}
 			p, limit := free[0], []int{most, most / 2, 2 * most}[r.IntN(3)]
-			spare, ok := b.put(p, limit)
+			spare, ok := b.Put(p, limit)
 			if ok != (len(wait) < min(limit, most)) {
 				t.Fatalf("%d wait, limit %d: %v", len(wait), limit, ok)
 			}
 			if ok {
 				wait, free = append(wait, p), free[1:]
+				put++
 			} else {
 				refused++
 			}
@@ -38,7 +40,7 @@ func TestMailbox(t *testing.T) {
 			continue
 		}
 		select {
-		case <-b.bell:
+		case <-b.Bell():
 		default:
 			if len(wait) > 0 {
 				t.Fatalf("%d wait, and the bell was not rung", len(wait))
@@ -46,7 +48,8 @@ func TestMailbox(t *testing.T) {
 			continue
 		}
 		n := r.IntN(most / 2)
-		row = b.take(row, n)
+		done := taken
+		row = b.Take(row, n)
 		if len(row) != min(n, len(wait)) {
 			t.Fatalf("%d of %d taken, want %d", len(row), len(wait), n)
 		}
@@ -56,6 +59,10 @@ func TestMailbox(t *testing.T) {
 			}
 		}
 		wait = wait[len(row):]
+		taken += uint64(len(row))
+		if c, d := b.Counts(); c != put || d != done {
+			t.Fatalf("%d packets came and %d are done, want %d and %d", c, d, put, done)
+		}
 	}
 	if made > 2*most || refused == 0 {
 		t.Errorf("%d packets were made, %d refused", made, refused)
