@@ -56,9 +56,7 @@ func TestTraceAsIbtracert(t *testing.T) {
 // TestMapTransfer: what a browser loads before the first picture of 11,664 hosts is bounded, compressed or
 // not, and a group with its hosts is too.
 func TestMapTransfer(t *testing.T) {
-	if testing.Short() {
-		t.Skip("a subnet of 11,664 hosts")
-	}
+	need.Long(t) // a subnet of 11,664 hosts
 	dir := t.TempDir()
 	addr := need.Addr(t)
 	up := start(t, dir, nil, heddle, "up", "--topo", "fattree,11664", "--api", addr, "--socket", socketName(), "--token-file", filepath.Join(dir, "token"))
