@@ -340,6 +340,26 @@ func TestBothStall(t *testing.T) {
 	w.judge(w.now)
 }
 
+// TestBothFull: two disks that refuse writes at the same moment leave nobody active, because a term begins
+// on a disk. One manager is active soon after its disk is well.
+func TestBothFull(t *testing.T) {
+	w, a := pair(t, 1)
+	a.full, a.other().full = true, true
+	w.run(w.now.Add(5 * time.Second))
+	if w.active() != nil {
+		w.fail("somebody is active, and could not write that down")
+	}
+	w.heal()
+	at := w.now
+	w.until("one is active", func() bool { return w.active() != nil })
+	t.Logf("active %v after the disks were well", w.now.Sub(at))
+	if w.now.Sub(at) > 3*time.Second {
+		t.Error("that is late")
+	}
+	w.run(w.now.Add(30 * time.Second))
+	w.judge(w.now)
+}
+
 // roomy returns a pair whose journals keep much, and the active manager. Nobody asks for changes.
 func roomy(t *testing.T) (*world, *site) {
 	t.Helper()
