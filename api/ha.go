@@ -104,7 +104,9 @@ type Pair struct {
 	Takeovers   uint64  `json:"takeovers" doc:"times that this manager became active"`
 	Answering   float64 `json:"takeover_seconds" doc:"the last time: from the decision to answers from the whole subnet; 0: not yet"`
 	Forks       int     `json:"forks" doc:"files with entries that were put aside"`
-	DiskError   string  `json:"disk_error,omitempty"`
+	// ForksDeleted counts since the start.
+	ForksDeleted int    `json:"forks_deleted,omitempty" doc:"such files that were deleted since the start, because there were too many"`
+	DiskError    string `json:"disk_error,omitempty"`
 }
 
 // Fork is one row of /v1/ha/forks: entries that a copy of the partner's journal replaced.

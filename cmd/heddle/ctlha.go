@@ -155,7 +155,11 @@ func printPair(row func(k, f string, a ...any), h *api.HA) {
 		row("takeovers", "%d, %s", p.Takeovers, took)
 	}
 	if p.Forks > 0 {
-		row("forks", "%s: heddle ctl ha forks", counted(p.Forks, "file"))
+		deleted := ""
+		if p.ForksDeleted > 0 {
+			deleted = fmt.Sprintf(", %d older deleted", p.ForksDeleted)
+		}
+		row("forks", "%s%s: heddle ctl ha forks", counted(p.Forks, "file"), deleted)
 	}
 	if p.DiskError != "" {
 		row("disk", "%s", p.DiskError)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"log/slog"
 	"slices"
+	"strconv"
 	"sync"
 	"time"
 
@@ -70,7 +71,7 @@ func NewPair(cfg PairConfig) (*Pair, error) {
 			}
 		}
 	}
-	l.OnActive, l.OnStandby, l.OnNotice = p.active, p.standby, p.noticed
+	l.OnActive, l.OnStandby, l.OnNotice, l.OnFork = p.active, p.standby, p.noticed, p.forked
 	var err error
 	p.pair, err = live.New(l)
 	return p, err
@@ -150,6 +151,22 @@ func (p *Pair) noticed(n replica.Notice) {
 	}
 	if n.Err != nil {
 		e.Attrs["err"] = n.Err.Error()
+	}
+	p.cfg.Events.Add(e)
+}
+
+// forked adds a fork file that was written, or deleted, to the events; package live logs it.
+func (p *Pair) forked(f live.Fork, deleted bool) {
+	if p.cfg.Events == nil {
+		return
+	}
+	e := api.Event{
+		Time: time.Now(), Level: "warn", Kind: "ha_fork",
+		Message: "changes that the partner may lack were put aside: heddle ctl ha forks",
+		Attrs:   map[string]string{"file": f.File, "entries": strconv.Itoa(f.Entries), "first": f.First.String(), "last": f.Last.String()},
+	}
+	if deleted {
+		e.Kind, e.Message = "ha_fork_deleted", "an old file with changes that were put aside is deleted, because there are too many of them"
 	}
 	p.cfg.Events.Add(e)
 }
@@ -248,7 +265,7 @@ func (p *Pair) HA() api.HA {
 		Stream: seconds(st.Signs[replica.Stream]), Fabric: seconds(st.Signs[replica.Fabric]),
 		Warm: st.Warm, Connected: st.Connected, Serving: st.Serving, StreamError: st.StreamError,
 		PortUsable: st.PortUsable, SMOfPort: int(st.SMOfPort), FloatingLID: int(st.Floats), Held: st.Held,
-		Entries: st.Entries, Takeovers: st.Takeovers, Answering: answering.Seconds(), Forks: st.Forks, DiskError: st.LastError,
+		Entries: st.Entries, Takeovers: st.Takeovers, Answering: answering.Seconds(), Forks: st.Forks, ForksDeleted: st.ForksDeleted, DiskError: st.LastError,
 	}
 	if st.Master != 0 && st.State != live.Paired {
 		h.Pair.Master, h.Pair.MasterText = st.Master.String(), live.OtherMaster(st.Me, st.Peer, st.Master)

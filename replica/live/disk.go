@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
-	"time"
 
 	"heddle/replica"
 	"heddle/store/journal"
@@ -219,8 +218,8 @@ func (d *disk) fork(number uint64) error {
 	if err := writeFile(name, b); err != nil {
 		return fmt.Errorf("replica: entries that the other manager may lack cannot be saved: %w", err)
 	}
-	d.p.set(func(st *Status) { st.Forks++ })
 	d.p.log.Warn("a copy of the other manager's journal replaces entries that it may lack; they are saved", "file", name)
+	d.p.forkSaved(name)
 	return nil
 }
 
@@ -263,61 +262,4 @@ func writeFile(name string, b []byte) error {
 		return err
 	}
 	return errors.Join(dir.Sync(), dir.Close())
-}
-
-// Fork is a file with entries that a copy of the peer's journal replaced.
-type Fork struct {
-	File    string       // path
-	At      time.Time    // when it was written
-	First   journal.Mark // of the entries in it
-	Last    journal.Mark
-	Entries int
-	Size    int64  // bytes
-	Damage  string // "" if all of it can be read
-}
-
-// Forks lists the fork files in ForkDir, oldest first.
-func (p *Pair) Forks() ([]Fork, error) { return ReadForks(p.cfg.ForkDir) }
-
-// ReadForks lists the fork files in a directory, oldest first.
-func ReadForks(dir string) ([]Fork, error) {
-	names, err := filepath.Glob(filepath.Join(dir, "fork-*-*.journal"))
-	if err != nil {
-		return nil, err
-	}
-	var list []Fork
-	for _, name := range names {
-		f, err := readFork(name)
-		if err != nil {
-			return nil, err
-		}
-		list = append(list, f)
-	}
-	slices.SortFunc(list, func(a, b Fork) int { return a.At.Compare(b.At) })
-	return list, nil
-}
-
-func readFork(name string) (Fork, error) {
-	fi, err := os.Stat(name)
-	if err != nil {
-		return Fork{}, err
-	}
-	f := Fork{File: name, At: fi.ModTime(), Size: fi.Size()}
-	b, err := os.ReadFile(name)
-	if err != nil {
-		return Fork{}, err
-	}
-	for len(b) > 0 {
-		e, n, err := journal.Decode(b)
-		if err != nil {
-			f.Damage = err.Error()
-			break
-		}
-		if f.Entries++; f.Entries == 1 {
-			f.First = e.Mark
-		}
-		f.Last = e.Mark
-		b = b[n:]
-	}
-	return f, nil
 }

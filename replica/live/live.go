@@ -60,6 +60,9 @@ type Config struct {
 	// ForkDir is where entries are saved that a copy of the peer's journal replaces; it must
 	// exist. Usually the directory of the store.
 	ForkDir string
+	// OnFork gets each fork file that is written, and, with deleted, each that is deleted because
+	// there are too many; nil: nobody. It runs on the disk's goroutine.
+	OnFork func(f Fork, deleted bool)
 	// Log gets what happens to the pair; nil: nothing is logged.
 	Log *slog.Logger
 	// OnActive is called when this manager becomes active: start the managers. OnStandby is

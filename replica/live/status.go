@@ -77,7 +77,9 @@ type Status struct {
 	Commit    time.Duration // time that they took, from the call of Apply, summed up
 	Takeovers uint64        // times that this manager became active
 	Forks     int           // fork files in ForkDir
-	LastError string        // of the disk; "" if there was none
+	// ForksDeleted is how many were deleted since the start, because there were too many.
+	ForksDeleted int
+	LastError    string // of the disk; "" if there was none
 }
 
 // Status returns how the pair stands.
