@@ -46,6 +46,7 @@ type Finding struct {
 	Closed   *time.Time   `json:"closed,omitempty"`
 	Why      string       `json:"why_closed,omitempty" doc:"healed, not seen any more, or the rule that explains it"`
 	Evidence []Evidence   `json:"evidence"`
+	Action   string       `json:"action,omitempty" doc:"what a rule did with the link, would do (dry run), or why it cannot"`
 }
 
 // FindingEnd is a port, or with port 0 a node.

@@ -22,6 +22,7 @@ type PortRequest struct {
 	GUID   string // of a switch
 	Port   int
 	DryRun bool
+	Force  bool          // isolate the link of a host
 	For    time.Duration // 0: until it is restored
 	By     string
 	Why    string
@@ -40,6 +41,7 @@ type PortAction struct {
 	Until           *time.Time `json:"until,omitempty" doc:"when the link is restored; left out: when somebody does it"`
 	By              string     `json:"by,omitempty"`
 	Why             string     `json:"why,omitempty"`
+	Rule            string     `json:"rule,omitempty" doc:"of findings, which did it; left out: it was done by hand"`
 	Entries         int        `json:"entries" doc:"installed entries that lead over the link now"`
 	Disabled        bool       `json:"disabled" doc:"one of its ends is disabled"`
 }
@@ -58,6 +60,7 @@ type portActionInput struct {
 	GUID   string `path:"guid" doc:"of the node, a switch"`
 	Num    int    `path:"num" minimum:"1" maximum:"254"`
 	DryRun bool   `query:"dry_run" default:"true" doc:"say only what would be done"`
+	Force  bool   `query:"force" doc:"isolate only: also the link of a host, which is the last path to it"`
 	For    string `query:"for" doc:"how long, such as 2h; left out: until it is restored"`
 	Why    string `query:"why" maxLength:"200"`
 }
@@ -70,7 +73,7 @@ func porting(a huma.API, b Porting) {
 		huma.Register(a, huma.Operation{
 			OperationID: verb + "-port", Method: http.MethodPost, Path: "/v1/ports/{guid}/{num}/" + verb, Summary: "Say what it would do to " + verb + " a link, or do it", MaxBodyBytes: 4096,
 		}, func(ctx context.Context, in *portActionInput) (*body[PortPlan], error) {
-			q := PortRequest{Action: verb, GUID: in.GUID, Port: in.Num, DryRun: in.DryRun, Why: in.Why, By: callerOf(ctx).Name}
+			q := PortRequest{Action: verb, GUID: in.GUID, Port: in.Num, DryRun: in.DryRun, Force: in.Force, Why: in.Why, By: callerOf(ctx).Name}
 			if in.For != "" {
 				d, err := time.ParseDuration(in.For)
 				if err != nil || d <= 0 {

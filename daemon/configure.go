@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"heddle/congestion"
+	"heddle/drain"
 	"heddle/perf"
 	"heddle/perf/findings"
 	"heddle/sa"
@@ -18,6 +19,7 @@ type Settings struct {
 	Perf       perf.Config // Period 0: counters are not read
 	Thresholds *findings.Thresholds
 	Cabling    *CablingPlan // nil: the cables are compared with no plan
+	Actions    drain.Config // what rules of findings may do
 	// Congestion is the mode of congestion control; nil: it stays as operators set it.
 	Congestion *congestion.Mode
 }
@@ -42,6 +44,7 @@ func (d *Daemon) Configure(s *Settings) {
 	}
 	d.SetThresholds(s.Thresholds)
 	d.SetCabling(s.Cabling)
+	d.SetActions(s.Actions)
 	if s.Congestion != nil {
 		d.shared.SetCongestionMode(*s.Congestion)
 	}

@@ -23,6 +23,7 @@ import (
 	"heddle/api/show"
 	"heddle/congestion"
 	"heddle/daemon/mailbox"
+	"heddle/drain"
 	"heddle/ib"
 	"heddle/mad"
 	"heddle/partition"
@@ -109,6 +110,8 @@ type Config struct {
 	Perf *perf.Config
 	// Thresholds are those of findings; nil: those of the table.
 	Thresholds *findings.Thresholds
+	// Actions say what rules of findings may do with links.
+	Actions drain.Config
 	// Cabling is the plan of the cables; nil: there is none.
 	Cabling *CablingPlan
 	// DFTree says what becomes of flows to hot spots, which the performance manager finds.

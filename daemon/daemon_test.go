@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"math"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -19,6 +20,7 @@ import (
 	apimetrics "heddle/api/metrics"
 	"heddle/congestion"
 	"heddle/daemon"
+	"heddle/fabric/cabling"
 	"heddle/ib"
 	wire "heddle/ib/sa"
 	"heddle/ib/smp"
@@ -360,8 +362,20 @@ func TestMetricsAreDocumented(t *testing.T) {
 	counters := perf.Defaults()
 	r := newRigWith(t, func(c *daemon.Config) {
 		c.Port, c.Perf, c.Congestion = rmpp.Over(c.Port), &counters, congestion.Defaults()
+		c.Cabling = &daemon.CablingPlan{Name: "plan", Plan: &cabling.Plan{}}
 	}, "xgft", "1", "4", "1")
 	snap := r.awaitUp()
+	for {
+		_, more := r.d.Events(math.MaxUint64)
+		if r.d.Cabling().Compared != nil { // what the plan does not have are findings, and so events
+			break
+		}
+		select {
+		case <-more:
+		case <-time.After(need.Patience):
+			t.Fatal("the cables are not compared")
+		}
+	}
 	a := r.asker("host-2", snap.LID)
 	var m ib.MAD
 	wire.New(&m, ib.MethodGet, wire.AttrClassPortInfo, 0, 0)

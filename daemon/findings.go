@@ -132,7 +132,7 @@ func (d *Daemon) allFindings(outdated bool) *findings.Report {
 	if outdated {
 		r = nil
 	}
-	return show.WithCables(r, d.cables(), d.clock.started)
+	return show.WithCables(d.withActions(r), d.cables(), d.clock.started)
 }
 
 // findingValues are the values of the metrics; nil: counters are not read.

@@ -154,7 +154,7 @@ func (d *Daemon) Map(q api.MapQuery) (api.Map, error) {
 		}
 	}
 	if q.At == 0 {
-		o.Marks = show.Marks(d.allFindings(d.outdated() != ""))
+		o.Marks = append(show.PortMarks(d.actions()), show.Marks(d.allFindings(d.outdated() != ""))...)
 	}
 	m, err := x.atlas.Map(o)
 	if err != nil {

@@ -43,6 +43,7 @@ func (d *Daemon) values() metrics.Values {
 		Repairs: d.repairs.values(d.cfg.Core.Transition.String()), SA: d.saValues(), VM: d.vm.stats.values(), Perf: d.perfValues(),
 		Findings:   d.findingValues(),
 		Cabling:    d.cables(),
+		Ports:      d.portValues(),
 		HotSpots:   d.hotSpotValues(),
 		Congestion: d.congestionValues(),
 	}

@@ -10,159 +10,138 @@ import (
 	"time"
 
 	"heddle/api"
+	"heddle/api/metrics"
+	"heddle/drain"
 	"heddle/ib"
-	"heddle/route/preview"
+	"heddle/perf/findings"
 	"heddle/store"
 	"heddle/subnet"
 )
 
-// Bounds of links that are drained or isolated at one time: so many, or a share of the ports of the
-// subnet if that is less, but one in any case.
+// Kinds of events about links that are taken out of use.
 const (
-	maxPortActions = 10
-	portShare      = 200 // one port in so many: 0.5 %
+	kindPortAction = "port_requested" // a request, or the end of an action
+	kindPortRule   = "port_rule"      // what a rule would do, or cannot do
 )
 
-// kindPortAction is the event of a request about a link, and of its end.
-const kindPortAction = "port_requested"
-
-// expiryStep is how often the ends of actions are looked at.
-const expiryStep = time.Second
+// portStep is how often the ends of actions and the findings are looked at.
+const portStep = time.Second
 
 // portKeeper keeps the links that are drained, isolated or being restored.
 type portKeeper struct {
 	mu   sync.Mutex
-	list []subnet.PortAction // guarded by mu
+	core *drain.Core // guarded by mu
 }
 
-// keepPorts takes the stored actions, and ends those whose time is over; end stops that.
+// keepPorts takes the stored actions, ends those whose time is over, and has rules act; end stops that.
 func (d *Daemon) keepPorts(records []store.Record) (end func()) {
-	d.finder.ports.mu.Lock()
-	for i := range records {
-		if r := &records[i]; r.Table == store.TablePortActions {
-			if a, err := subnet.DecodePortAction(r.Key, r.Value); err == nil {
-				d.finder.ports.list = append(d.finder.ports.list, a)
-			}
-		}
-	}
-	d.finder.ports.mu.Unlock()
+	k := &d.finder.ports
+	k.mu.Lock()
+	k.core = drain.New(d.cfg.Actions, records)
+	k.mu.Unlock()
 	return background(func(ctx context.Context) {
-		tick := time.NewTicker(expiryStep)
+		tick := time.NewTicker(portStep)
 		defer tick.Stop()
 		for {
 			select {
 			case <-ctx.Done():
 				return
 			case <-tick.C:
-				d.expirePorts(time.Now())
+				d.stepPorts(time.Now())
 			}
 		}
 	})
 }
 
-// expirePorts restores links whose time is over, and forgets those that are restored.
-func (d *Daemon) expirePorts(now time.Time) {
+// SetActions replaces what rules may do.
+func (d *Daemon) SetActions(c drain.Config) {
 	d.finder.ports.mu.Lock()
 	defer d.finder.ports.mu.Unlock()
-	s := d.Snapshot()
-	for _, a := range slices.Clone(d.finder.ports.list) {
-		var err error
-		switch {
-		case a.Kind == subnet.Restore && now.Sub(a.Since) >= restoreTime && s != nil && s.State == subnet.Master && s.Up && !disabled(s, &a):
-			err = d.setPort(a, nil)
-		case a.Kind != subnet.Restore && !a.Until.IsZero() && !now.Before(a.Until):
-			if err = d.setPort(a, restoring(a, now)); err == nil {
-				d.note(slog.LevelInfo, kindPortAction, "the time is over: "+portText(s, &a)+" is restored", nil)
-			}
+	if d.finder.ports.core == nil {
+		d.cfg.Actions = c
+		return
+	}
+	d.finder.ports.core.Configure(c)
+}
+
+// portView is what rules can know.
+func (d *Daemon) portView() *drain.View {
+	v := &drain.View{Snap: d.Snapshot()}
+	if r := d.Round(); r != nil && d.outdated() == "" {
+		if last := d.finder.last.Load(); last != nil {
+			v.Open, v.Read = last.Open, true
 		}
-		if err != nil {
+		v.Sampled = func(node ib.GUID, port uint8) bool {
+			i := r.Snap.NodeByGUID(node)
+			if i < 0 {
+				return false
+			}
+			at := r.Snap.PortIndex(subnet.Ref{Node: i, Port: port})
+			return at >= 0 && int(at) < r.Len() && r.Elapsed(at) > 0
+		}
+	}
+	return v
+}
+
+// stepPorts restores links whose time is over or that are clean, and has one rule act.
+func (d *Daemon) stepPorts(now time.Time) {
+	k, v := &d.finder.ports, d.portView()
+	k.mu.Lock()
+	for _, x := range k.core.Step(now, v) {
+		if err := d.setPort(&x); err != nil {
+			k.mu.Unlock()
 			d.log.Warn("links that are drained or isolated cannot be stored", "err", err)
 			return
 		}
 	}
+	x, ok := k.core.Next(now, v)
+	others := k.core.Actions()
+	k.mu.Unlock()
+	if !ok {
+		return
+	}
+	plan, err := x.Resolve(v.Snap, others, now, d.routing()) // takes seconds in a large subnet
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	change, ok, text := k.core.Decide(now, v.Snap, &x, &plan, err)
+	if ok {
+		if err := d.setPort(&change); err != nil {
+			d.log.Warn("a link that a rule is to take out of use cannot be stored", "err", err)
+		}
+	} else if text != "" {
+		d.note(slog.LevelWarn, kindPortRule, text, map[string]string{
+			"rule": x.Rule, "finding": fmt.Sprint(x.Finding), "node_guid": x.Action.Node.String(), "port": fmt.Sprint(x.Action.Port),
+		})
+	}
 }
 
-// restoreTime is how long the restore of an isolated link is kept at least: the Set that disables the
-// port may be on its way when the restore is asked for.
-const restoreTime = 30 * time.Second
-
-// restoring is what follows an action: an isolated link has to be enabled.
-func restoring(a subnet.PortAction, now time.Time) *subnet.PortAction {
-	if a.Kind == subnet.Drain {
-		return nil
-	}
-	a.Kind, a.Since, a.Until = subnet.Restore, now.UTC().Truncate(time.Second), time.Time{}
-	return &a
-}
-
-// setPort replaces an action in the store, in the list and in the manager; nil: it ends. The holder of
-// finder.ports.mu calls it.
-func (d *Daemon) setPort(was subnet.PortAction, now *subnet.PortAction) error {
-	op := store.Op{Kind: store.DeleteRecord, Record: store.Record{Table: store.TablePortActions, Key: was.Key()}}
-	if now != nil {
-		op.Kind, op.Record.Value = store.PutRecord, now.Value()
-	}
-	if err := d.cfg.Store.Apply([]store.Op{op}); err != nil {
+// setPort makes a change in the store, in the list and in the manager. The holder of finder.ports.mu
+// calls it.
+func (d *Daemon) setPort(x *drain.Change) error {
+	if err := d.cfg.Store.Apply([]store.Op{x.Op()}); err != nil {
 		return err
 	}
-	list := slices.DeleteFunc(slices.Clone(d.finder.ports.list), func(a subnet.PortAction) bool { return a.Is(was.Node, was.Port) })
-	if now != nil {
-		list = append(list, *now)
+	d.finder.ports.core.Commit(x)
+	d.shared.SetPortActions(d.finder.ports.core.Actions())
+	if x.Text != "" {
+		d.note(slog.LevelInfo, kindPortAction, x.Text, nil)
 	}
-	d.finder.ports.list = list
-	d.shared.SetPortActions(slices.Clone(list))
 	return nil
 }
 
-// disabled reports whether an end of a link is disabled.
-func disabled(s *subnet.Snapshot, a *subnet.PortAction) bool {
-	for _, e := range [2]struct {
-		guid ib.GUID
-		port uint8
-	}{{a.Node, a.Port}, {a.Peer, a.PeerPort}} {
-		if i := s.NodeByGUID(e.guid); i >= 0 && int(e.port) < len(s.NodePorts(i)) {
-			if s.NodePorts(i)[e.port].Info.PortPhysicalState == ib.PhysDisabled {
-				return true
-			}
-		}
+// actions are the links that are out of use now.
+func (d *Daemon) actions() []subnet.PortAction {
+	d.finder.ports.mu.Lock()
+	defer d.finder.ports.mu.Unlock()
+	if d.finder.ports.core == nil {
+		return nil
 	}
-	return false
-}
-
-// entries is how many installed entries of a switch lead out of one of its ports.
-func entries(s *subnet.Snapshot, guid ib.GUID, port uint8) (n int) {
-	i := s.NodeByGUID(guid)
-	if i < 0 || s.Tables == nil {
-		return 0
-	}
-	sw := s.Nodes[i].SwitchIndex
-	if sw < 0 || int(sw) >= s.Tables.Switches() {
-		return 0
-	}
-	for l := 1; l <= int(s.Tables.TopLID); l++ {
-		if s.Tables.Entry(sw, ib.LID(l)) == port {
-			n++
-		}
-	}
-	return n
-}
-
-func portText(s *subnet.Snapshot, a *subnet.PortAction) string {
-	name := a.Node.String()
-	if s != nil {
-		if i := s.NodeByGUID(a.Node); i >= 0 {
-			name = s.Nodes[i].Desc
-		}
-	}
-	return fmt.Sprintf("the link at port %d of %q", a.Port, name)
+	return d.finder.ports.core.Actions()
 }
 
 // PortActions implements api.Backend.
 func (d *Daemon) PortActions() []api.PortAction {
-	d.finder.ports.mu.Lock()
-	list := slices.Clone(d.finder.ports.list)
-	d.finder.ports.mu.Unlock()
-	s := d.Snapshot()
+	list, s := d.actions(), d.Snapshot()
 	out := []api.PortAction{}
 	for i := range list {
 		out = append(out, showPort(s, &list[i]))
@@ -174,7 +153,7 @@ func (d *Daemon) PortActions() []api.PortAction {
 func showPort(s *subnet.Snapshot, a *subnet.PortAction) api.PortAction {
 	x := api.PortAction{
 		Action: a.Kind.String(), GUID: a.Node.String(), Port: int(a.Port), PeerGUID: a.Peer.String(), PeerPort: int(a.PeerPort),
-		Since: a.Since, By: a.By, Why: a.Why,
+		Since: a.Since, By: a.By, Why: a.Why, Rule: a.Rule,
 	}
 	if !a.Until.IsZero() {
 		t := a.Until
@@ -187,8 +166,8 @@ func showPort(s *subnet.Snapshot, a *subnet.PortAction) api.PortAction {
 		if i := s.NodeByGUID(a.Peer); i >= 0 {
 			x.PeerDescription = s.Nodes[i].Desc
 		}
-		x.Entries = entries(s, a.Node, a.Port) + entries(s, a.Peer, a.PeerPort)
-		x.Disabled = disabled(s, a)
+		x.Entries = drain.Entries(s, a.Node, a.Port) + drain.Entries(s, a.Peer, a.PeerPort)
+		x.Disabled = drain.Disabled(s, a)
 	}
 	return x
 }
@@ -207,65 +186,72 @@ func (d *Daemon) ActOnPort(_ context.Context, q api.PortRequest) (api.PortPlan, 
 	if err != nil {
 		return api.PortPlan{}, err
 	}
+	var plan api.PortPlan
 	if kind == subnet.Restore {
-		return d.restorePort(s, guid, &q)
+		plan, err = d.restorePort(s, guid, &q)
+	} else {
+		plan, err = d.takePort(s, kind, guid, &q)
 	}
-	a, known := d.actionAt(guid, q.Port)
-	plan := api.PortPlan{}
+	d.finder.ports.mu.Lock()
+	defer d.finder.ports.mu.Unlock()
+	switch {
+	case err != nil:
+		d.finder.ports.core.Asked(kind, drain.Refused)
+	case q.DryRun:
+		d.finder.ports.core.Asked(kind, drain.DryRun)
+	}
+	return plan, err
+}
+
+// takePort drains or isolates a link, or says what that would do.
+func (d *Daemon) takePort(s *subnet.Snapshot, kind subnet.PortActionKind, guid ib.GUID, q *api.PortRequest) (plan api.PortPlan, err error) {
+	k := &d.finder.ports
+	now := time.Now().UTC().Truncate(time.Second)
+	k.mu.Lock()
+	a, known := k.core.At(guid, uint8(q.Port))
+	others := k.core.Actions()
+	k.mu.Unlock()
 	if !known { // a link that is drained already has no routes to lose
-		var channel int32
-		if a, channel, err = linkAt(s, guid, q.Port); err == nil {
-			var p preview.Result
-			p, err = preview.Without(s.Graph, channel, s.Tables, d.routing()) // takes seconds in a large subnet, so it holds no lock
-			plan.Engine, plan.TableChange, plan.LoadBefore, plan.LoadAfter = p.Engine, changeOf(&p), p.LoadBefore, p.LoadAfter
-		}
-		if err != nil {
+		if a, err = d.previewPort(s, kind, guid, q, others, now, &plan); err != nil {
 			return plan, err
 		}
 	}
-	now := time.Now().UTC().Truncate(time.Second)
-	a.Kind, a.Since, a.Until, a.By, a.Why = kind, now, time.Time{}, q.By, q.Why
+	a.Kind, a.Since, a.Until, a.By, a.Why, a.Rule = kind, now, time.Time{}, q.By, q.Why, ""
 	if q.For > 0 {
 		a.Until = now.Add(q.For)
 	}
 	plan.PortAction, plan.Applied = showPort(s, &a), !q.DryRun
-
-	d.finder.ports.mu.Lock()
-	defer d.finder.ports.mu.Unlock()
-	others := 0
-	for i := range d.finder.ports.list {
-		if !d.finder.ports.list[i].Is(a.Node, a.Port) {
-			others++
-		}
-	}
-	if most := mostPorts(s); others >= most {
-		return plan, fmt.Errorf("%d of at most %d links are drained or isolated; restore one first", others, most)
-	}
-	if q.DryRun {
-		return plan, nil
-	}
-	if err := d.setPort(a, &a); err != nil {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	change, err := k.core.Take(s, a)
+	if err != nil || q.DryRun {
 		return plan, err
 	}
-	d.note(slog.LevelInfo, kindPortAction, fmt.Sprintf("%s: %s, by %s", kind, portText(s, &a), q.By), nil)
-	return plan, nil
+	return plan, d.setPort(&change)
 }
 
-// actionAt is the action on the link at a port.
-func (d *Daemon) actionAt(guid ib.GUID, port int) (subnet.PortAction, bool) {
-	d.finder.ports.mu.Lock()
-	defer d.finder.ports.mu.Unlock()
-	for _, a := range d.finder.ports.list {
-		if a.Is(guid, uint8(port)) {
-			return a, true
+// previewPort is the link at a port, and what it would mean to be without.
+func (d *Daemon) previewPort(s *subnet.Snapshot, kind subnet.PortActionKind, guid ib.GUID, q *api.PortRequest, others []subnet.PortAction, now time.Time, plan *api.PortPlan) (subnet.PortAction, error) {
+	a, channel, err := drain.LinkAt(s, guid, q.Port)
+	if err != nil {
+		if host, hostErr := drain.HostAt(s, guid, q.Port); hostErr == nil && q.Force && kind == subnet.Isolate {
+			return host, nil
+		} else if hostErr == nil && kind == subnet.Isolate {
+			err = fmt.Errorf("%w; with --force it is isolated all the same", err)
 		}
+		return a, err
 	}
-	return subnet.PortAction{}, false
+	p, err := drain.Preview(s, channel, others, now, d.routing()) // holds no lock
+	plan.Engine, plan.TableChange, plan.LoadBefore, plan.LoadAfter = p.Engine, changeOf(&p), p.LoadBefore, p.LoadAfter
+	return a, err
 }
 
 // restorePort gives a link back to routing.
 func (d *Daemon) restorePort(s *subnet.Snapshot, guid ib.GUID, q *api.PortRequest) (api.PortPlan, error) {
-	was, known := d.actionAt(guid, q.Port)
+	k := &d.finder.ports
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	was, known := k.core.At(guid, uint8(q.Port))
 	if !known {
 		return api.PortPlan{}, fmt.Errorf("port %d of %v is neither drained nor isolated", q.Port, guid)
 	}
@@ -274,42 +260,37 @@ func (d *Daemon) restorePort(s *subnet.Snapshot, guid ib.GUID, q *api.PortReques
 	if q.DryRun {
 		return plan, nil
 	}
+	change := k.core.Restore(s, was, q.By, time.Now())
+	return plan, d.setPort(&change)
+}
+
+// withActions are findings with what was done about them.
+func (d *Daemon) withActions(r *findings.Report) *findings.Report {
+	k := &d.finder.ports
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if r == nil || k.core == nil {
+		return r
+	}
+	notes := k.core.Notes()
+	if len(notes) == 0 {
+		return r
+	}
+	out := *r
+	out.Open = slices.Clone(r.Open)
+	for i := range out.Open {
+		out.Open[i].Action = notes[out.Open[i].ID]
+	}
+	return &out
+}
+
+// portValues are the values of the metrics.
+func (d *Daemon) portValues() *metrics.Ports {
 	d.finder.ports.mu.Lock()
 	defer d.finder.ports.mu.Unlock()
-	if err := d.setPort(was, restoring(was, time.Now())); err != nil {
-		return api.PortPlan{}, err
+	s := d.Snapshot()
+	if d.finder.ports.core == nil || s == nil || s.State != subnet.Master {
+		return nil
 	}
-	d.note(slog.LevelInfo, kindPortAction, portText(s, &was)+" is restored by "+q.By, nil)
-	return plan, nil
-}
-
-// mostPorts is how many links may be drained or isolated at one time.
-func mostPorts(s *subnet.Snapshot) int {
-	n := 0
-	for i := range s.FirstVPort() {
-		if s.Ports[i].Peer != subnet.NoRef() {
-			n++
-		}
-	}
-	return max(1, min(maxPortActions, n/portShare))
-}
-
-// linkAt is the link between switches at a port, and its channel.
-func linkAt(s *subnet.Snapshot, guid ib.GUID, port int) (a subnet.PortAction, channel int32, err error) {
-	g := s.Graph
-	i, ok := g.SwitchByGUID(guid)
-	if !ok {
-		return a, 0, fmt.Errorf("%v is no switch of the subnet: the link of a host is the last path to it", guid)
-	}
-	if port < 1 || port >= len(g.PortChannel[i]) || g.PortChannel[i][port] < 0 {
-		for _, e := range g.EndPorts {
-			if e.Switch == i && int(e.Port) == port && e.Type != ib.NodeSwitch {
-				return a, 0, fmt.Errorf("port %d of %v leads to a host: it is the last path to it", port, guid)
-			}
-		}
-		return a, 0, fmt.Errorf("port %d of %v has no link with routes to another switch", port, guid)
-	}
-	channel = g.PortChannel[i][port]
-	ch := &g.Channels[channel]
-	return subnet.PortAction{Node: guid, Port: uint8(port), Peer: g.Switches[ch.To].GUID, PeerPort: ch.InPort}, channel, nil
+	return &metrics.Ports{List: d.finder.ports.core.Actions(), Counts: d.finder.ports.core.Counts(), Most: drain.Most(s)}
 }

@@ -24,11 +24,8 @@ func (d *Daemon) routing() preview.Routing {
 	if c == nil {
 		c = &d.cfg.Core
 	}
-	r := preview.Routing{Engines: c.Engines, Explicit: c.Explicit, Options: c.Route}
-	r.Options.Workers, r.Options.MaxVLs, r.Options.Seed = 1, c.MaxVLs, c.RouteSeed
-	if len(c.Roots) > 0 {
-		r.Options.Roots = c.Roots
-	}
+	r := preview.Routing{Engines: c.Engines, Explicit: c.Explicit, Options: c.RouteOptions()}
+	r.Options.Workers = 1
 	return r
 }
 

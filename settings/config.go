@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"heddle/congestion"
+	"heddle/drain"
 	"heddle/ib"
 	"heddle/perf"
 	"heddle/perf/dftree"
@@ -45,6 +46,7 @@ type Config struct {
 	Secrets Secrets
 	Files   Files
 	Cabling Cabling
+	Actions drain.Config // of rules of findings
 	API     API
 	UFM     UFM
 	Log     Log
@@ -145,6 +147,7 @@ func Defaults() Config {
 		API:        API{Addr: DefaultAPI, Rate: defaultRate},
 		UFM:        UFM{User: "admin"},
 		Etcd:       Etcd{Wait: defaultEtcdWait},
+		Actions:    drain.Defaults(),
 	}
 	return c
 }

@@ -45,11 +45,21 @@ func (c *Core) stopLight() {
 
 // releaseLinks has the next sweep read the switches whose links are no longer kept out.
 func (c *Core) releaseLinks() {
-	for _, g := range c.links.Release() {
-		c.agenda.SuspectSwitch(g)
+	ask := func(switches []ib.GUID, why string) {
+		for _, g := range switches {
+			c.agenda.SuspectSwitch(g)
+		}
+		if len(c.agenda.Suspects()) > 0 && c.State == subnet.Master {
+			c.AskSweep(why)
+		}
 	}
-	if len(c.agenda.Suspects()) > 0 && c.State == subnet.Master {
-		c.AskSweep("a link that failed repeatedly was quiet for long enough")
+	due := c.links.DueActions()
+	released := c.links.Release()
+	if len(due) > 0 {
+		ask(due, "a drained link is looked at, to disable it")
+	}
+	if len(released) > 0 || len(due) == 0 {
+		ask(released, "a link that failed repeatedly was quiet for long enough")
 	}
 }
 

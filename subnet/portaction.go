@@ -53,6 +53,7 @@ type PortAction struct {
 	Until    time.Time // zero: until somebody restores the link
 	By       string    // who asked for it
 	Why      string
+	Rule     string // by which it was done; empty: by hand
 }
 
 // Is reports whether a port is one of the link's ends.
@@ -74,11 +75,12 @@ type portActionRecord struct {
 	Until    int64  `json:"until,omitempty"` // the same
 	By       string `json:"by,omitempty"`
 	Why      string `json:"why,omitempty"`
+	Rule     string `json:"rule,omitempty"`
 }
 
 // Value is the record of an action in a store (docs/format/store.md).
 func (a *PortAction) Value() []byte {
-	r := portActionRecord{Kind: a.Kind.String(), Peer: a.Peer.String(), PeerPort: a.PeerPort, Since: a.Since.Unix(), By: a.By, Why: a.Why}
+	r := portActionRecord{Kind: a.Kind.String(), Peer: a.Peer.String(), PeerPort: a.PeerPort, Since: a.Since.Unix(), By: a.By, Why: a.Why, Rule: a.Rule}
 	if !a.Until.IsZero() {
 		r.Until = a.Until.Unix()
 	}
@@ -96,7 +98,7 @@ func DecodePortAction(key, value []byte) (a PortAction, err error) {
 		return a, fmt.Errorf("subnet: port action: %w", err)
 	}
 	a = PortAction{
-		Node: ib.GUID(binary.BigEndian.Uint64(key)), Port: key[8], PeerPort: r.PeerPort, Since: time.Unix(r.Since, 0).UTC(), By: r.By, Why: r.Why,
+		Node: ib.GUID(binary.BigEndian.Uint64(key)), Port: key[8], PeerPort: r.PeerPort, Since: time.Unix(r.Since, 0).UTC(), By: r.By, Why: r.Why, Rule: r.Rule,
 	}
 	if a.Kind, err = ParsePortAction(r.Kind); err == nil {
 		a.Peer, err = ib.ParseGUID(r.Peer)

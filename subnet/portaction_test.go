@@ -8,7 +8,7 @@ import (
 
 // A record that was read is written and read again as it was.
 func FuzzPortAction(f *testing.F) {
-	a := PortAction{Kind: Isolate, Node: 0x2c9, Port: 7, Peer: 0x2ca, PeerPort: 3, Since: time.Unix(100, 0).UTC(), Until: time.Unix(7300, 0).UTC(), By: "token:ops", Why: "cable"}
+	a := PortAction{Kind: Isolate, Node: 0x2c9, Port: 7, Peer: 0x2ca, PeerPort: 3, Since: time.Unix(100, 0).UTC(), Until: time.Unix(7300, 0).UTC(), By: "token:ops", Why: "cable", Rule: "bad_cable"}
 	f.Add(a.Key(), a.Value())
 	f.Add([]byte("123456789"), []byte(`{"kind":"drain","peer":"0x1","peer_port":1,"since":-5}`))
 	f.Fuzz(func(t *testing.T, key, value []byte) {

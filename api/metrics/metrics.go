@@ -35,6 +35,7 @@ type Values struct {
 	Perf       *Perf            // nil: counters are not read
 	Findings   *findings.Report // nil: there is none yet
 	Cabling    *cabling.Status  // nil: there is no plan, or this manager is not master
+	Ports      *Ports           // nil: this manager is not master
 	HotSpots   *HotSpots
 	Congestion *Congestion // nil: congestion control was off all the time
 }
@@ -101,6 +102,7 @@ type collector struct {
 	perf                                                                *perfCollector
 	findings                                                            *findingsCollector
 	cabling                                                             *cablingCollector
+	ports                                                               *portCollector
 	hotSpots                                                            *hotSpotCollector
 	congestion                                                          *congestionCollector
 	phaseSeconds                                                        *prometheus.HistogramVec
@@ -146,6 +148,7 @@ func newCollector(now func() Values) *collector {
 		perf:       newPerfCollector(),
 		findings:   newFindingsCollector(),
 		cabling:    newCablingCollector(),
+		ports:      newPortCollector(),
 		hotSpots:   newHotSpotCollector(),
 		congestion: newCongestionCollector(),
 		phaseSeconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
@@ -216,6 +219,7 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	c.perf.collect(to, x.Perf)
 	c.findings.collect(to, x.Findings)
 	c.cabling.collect(to, x.Cabling)
+	c.ports.collect(to, x.Ports)
 	c.hotSpots.collect(to, x.HotSpots)
 	c.congestion.collect(to, x.Congestion)
 

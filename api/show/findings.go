@@ -44,7 +44,7 @@ func finding(f *findings.Finding, began time.Time) api.Finding {
 	at := func(t time.Duration) time.Time { return began.Add(t).UTC() }
 	x := api.Finding{
 		ID: f.ID, Rule: f.Rule, Severity: f.Severity.String(), Title: f.Title, Do: f.Do, More: f.More,
-		Since: at(time.Duration(f.Since)), Opened: at(time.Duration(f.Opened)), Why: f.Why, Ends: []api.FindingEnd{}, Evidence: []api.Evidence{},
+		Since: at(time.Duration(f.Since)), Opened: at(time.Duration(f.Opened)), Why: f.Why, Action: f.Action, Ends: []api.FindingEnd{}, Evidence: []api.Evidence{},
 	}
 	if f.Closed != 0 {
 		t := at(time.Duration(f.Closed))

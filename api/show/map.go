@@ -3,10 +3,12 @@ package show
 import (
 	"strconv"
 	"strings"
+	"time"
 
 	"heddle/api"
 	"heddle/ib"
 	"heddle/perf/findings"
+	"heddle/subnet"
 	"heddle/subnet/atlas"
 	"heddle/subnet/past"
 	"heddle/subnet/wiring"
@@ -42,6 +44,26 @@ func Marks(r *findings.Report) (list []atlas.Mark) {
 		}
 	}
 	return list
+}
+
+// PortMarks are the links that are drained, isolated or being restored.
+func PortMarks(list []subnet.PortAction) (out []atlas.Mark) {
+	for i := range list {
+		a := &list[i]
+		state := map[subnet.PortActionKind]string{subnet.Drain: "drained", subnet.Isolate: "isolated", subnet.Restore: "restored"}[a.Kind]
+		text := state
+		if a.By != "" {
+			text += " by " + a.By
+		}
+		if a.Why != "" {
+			text += " (" + a.Why + ")"
+		}
+		if !a.Until.IsZero() {
+			text += " until " + a.Until.UTC().Format(time.RFC3339)
+		}
+		out = append(out, atlas.Mark{End: wiring.End{GUID: a.Node, Port: a.Port}, State: state, Text: text, Since: a.Since.Unix(), Instead: true})
+	}
+	return out
 }
 
 // Places says where nodes are.

@@ -11,6 +11,7 @@ import (
 
 	"heddle/api"
 	"heddle/daemon"
+	"heddle/drain"
 	"heddle/fabric/cabling"
 	"heddle/ib"
 	"heddle/partition"
@@ -61,6 +62,7 @@ func (f smFlags) administer(cfg *daemon.Config, inherited bool, key uint64, log 
 	if cfg.Thresholds, err = f.readThresholds(); err != nil {
 		return err
 	}
+	cfg.Actions = f.actions(cfg.Thresholds)
 	cfg.Cabling, err = f.readCabling(cfg.Core.Names)
 	return err
 }
@@ -167,6 +169,13 @@ func (f smFlags) readThresholds() (*findings.Thresholds, error) {
 		return nil, fmt.Errorf("%s: %w", f.From("findings-thresholds"), err)
 	}
 	return t, nil
+}
+
+// actions are what rules may do, by their table with these thresholds.
+func (f smFlags) actions(t *findings.Thresholds) drain.Config {
+	a := f.Actions
+	a.Acts = drain.Acts(t.Rules())
+	return a
 }
 
 // readCabling reads the plan of the cables; nil: none was given.

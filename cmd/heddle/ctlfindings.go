@@ -84,6 +84,9 @@ func printFinding(w io.Writer, f *api.Finding) {
 		return
 	}
 	fmt.Fprintf(w, "    %s\n", f.Do)
+	if f.Action != "" {
+		fmt.Fprintf(w, "    %s\n", plain(f.Action))
+	}
 }
 
 func findingEnd(e api.FindingEnd) string {

@@ -49,6 +49,7 @@ func ctlPortAct(verb, short string) *cobra.Command {
 	var (
 		o     ctlOptions
 		apply bool
+		force bool
 		hold  time.Duration
 		why   string
 	)
@@ -70,6 +71,9 @@ func ctlPortAct(verb, short string) *cobra.Command {
 			if hold > 0 {
 				q.Set("for", hold.String())
 			}
+			if force {
+				q.Set("force", "true")
+			}
 			if why != "" {
 				q.Set("why", why)
 			}
@@ -80,6 +84,9 @@ func ctlPortAct(verb, short string) *cobra.Command {
 	if verb != "restore" {
 		c.Flags().DurationVar(&hold, "for", 0, "restore the link after this `TIME`, such as 2h (0: when somebody does)")
 		c.Flags().StringVar(&why, "why", "", "`REASON`, for the list")
+	}
+	if verb == "isolate" {
+		c.Flags().BoolVar(&force, "force", false, "also the link of a host, which loses its only path (not that of the manager)")
 	}
 	o.register(c)
 	return c
@@ -131,7 +138,7 @@ func printPortPlan(w io.Writer, body []byte) error {
 		return err
 	}
 	fmt.Fprintf(w, "%s: %q port %d to %q port %d\n", p.Action, p.Description, p.Port, p.PeerDescription, p.PeerPort)
-	if p.Action != "restore" {
+	if p.Action != "restore" && p.Engine != "" {
 		fmt.Fprintf(w, "%d entries lead over the link; %d entries change, in %s of %s (%s)\n", p.Entries, p.Changed,
 			plural.Of(p.Blocks, "block"), plural.Of(p.Switches, "switch"), p.Engine)
 		fmt.Fprintf(w, "most paths over one link: %d now, %d without it\n", p.LoadBefore, p.LoadAfter)

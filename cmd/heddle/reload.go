@@ -103,6 +103,7 @@ func (r *running) read(f smFlags) (c readFiles, err error) {
 	if c.settings.Thresholds, err = f.readThresholds(); err != nil {
 		return c, err
 	}
+	c.settings.Actions = f.actions(c.settings.Thresholds)
 	c.settings.Cabling, err = f.readCabling(c.core.Names)
 	return c, err
 }

@@ -55,6 +55,8 @@ type Finding struct {
 	// Why it ended: Healed, Unseen, SwitchedOff, or the name of the rule that explains it.
 	Why      string
 	Evidence []Evidence // at most maxEvidence
+	// Action is what was done about it, or would be; the caller of the Core fills it in.
+	Action string
 }
 
 // Reasons for the end of a finding.

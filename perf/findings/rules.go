@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"heddle/perf"
+	"heddle/subnet"
 )
 
 // Severity says how soon a human should look.
@@ -55,6 +56,11 @@ type Rule struct {
 	Share       bool
 	Open, Close float64
 	Hold, Quiet time.Duration
+
+	// Act is what is to be done with the link of a finding: Drain, Isolate or nothing. Only rules about
+	// links (Link) can have one.
+	Act  subnet.PortActionKind
+	Link bool
 
 	// Causes are rules, earlier in the table, of which this one is a symptom. There is no finding
 	// while one of them has one.
@@ -159,7 +165,7 @@ func linkRules() []Rule {
 			Causes: []Cause{{NodeLost, SameSubject}},
 		},
 		{
-			Name: BadCable, Severity: Warning, Open: 10, BER: true, Harmless: 1, UpOnly: true, Quiet: quiet,
+			Name: BadCable, Severity: Warning, Act: subnet.Drain, Link: true, Open: 10, BER: true, Harmless: 1, UpOnly: true, Quiet: quiet,
 			Counters: []perf.Counter{
 				perf.SymbolErrors, perf.LinkErrorRecovery, perf.RcvErrors, perf.LocalLinkIntegrity, perf.ExcessiveBufOverrun,
 			},
@@ -168,12 +174,12 @@ func linkRules() []Rule {
 			Causes: []Cause{{LinkLost, SameSubject}, {NodeLost, OneEnd}, {NodeRestart, OneEnd}},
 		},
 		{
-			Name: Degraded, Severity: Warning, Open: 1, Close: 1, Quiet: time.Minute,
+			Name: Degraded, Severity: Warning, Link: true, Open: 1, Close: 1, Quiet: time.Minute,
 			Title: "a link is narrower or slower than both its ends can be",
 			Do:    "Reseat the cable; look for a limit that somebody set at an end, or a cable made for less.",
 		},
 		{
-			Name: LinkFlap, Severity: Warning, Open: 0, Quiet: quiet, Counters: []perf.Counter{perf.LinkDowned},
+			Name: LinkFlap, Severity: Warning, Link: true, Open: 0, Quiet: quiet, Counters: []perf.Counter{perf.LinkDowned},
 			Title: "a link went down and came back",
 			Do:    "If neither end was restarted, reseat the cable; if it happens again, replace it.",
 			Causes: []Cause{
@@ -181,7 +187,7 @@ func linkRules() []Rule {
 			},
 		},
 		{
-			Name: HalfActive, Severity: Warning, Open: 1, Close: 1, Hold: time.Minute, Quiet: time.Minute,
+			Name: HalfActive, Severity: Warning, Link: true, Open: 1, Close: 1, Hold: time.Minute, Quiet: time.Minute,
 			Title: "one end of a link is Active and the other is not",
 			Do:    "Reset the link; if it stays, reset the end that is not Active.",
 		},
@@ -202,7 +208,7 @@ func linkRules() []Rule {
 func counterRules() []Rule {
 	return []Rule{
 		{
-			Name: "discards", Severity: Warning, Open: 100, Harmless: 10, Flowing: true, Quiet: quiet,
+			Name: "discards", Severity: Warning, Link: true, Open: 100, Harmless: 10, Flowing: true, Quiet: quiet,
 			Counters: []perf.Counter{perf.XmitDiscards},
 			Title:    "a port discards packets without waiting",
 			Do:       "Read its PortXmitDiscardDetails: an inactive port, or packets longer than the neighbor's MTU.",

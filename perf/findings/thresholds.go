@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"heddle/perf"
+	"heddle/subnet"
 )
 
 // Thresholds are what an operator sets in place of the table's values. It is immutable; a nil one
@@ -120,15 +121,40 @@ func settable(r *Rule, field, value string) (do func(*Rule), err error) {
 			}
 		}
 		return nil, errors.New("want info, warning or critical")
+	case field == "act":
+		return ofAct(r, value)
 	}
-	fields := "hold, quiet, severity"
+	return nil, fmt.Errorf("the rule has no such field; it has %s", fields(r))
+}
+
+// fields are those of a rule that can be set.
+func fields(r *Rule) string {
+	list := "hold, quiet, severity"
 	switch {
-	case counts:
-		fields = "harmless, quiet, severity"
+	case len(r.Counters) > 0:
+		list = "harmless, quiet, severity"
 	case r.Share:
-		fields = "close, hold, quiet, severity"
+		list = "close, hold, quiet, severity"
 	}
-	return nil, fmt.Errorf("the rule has no such field; it has %s", fields)
+	if r.Link {
+		list += ", act"
+	}
+	return list
+}
+
+// ofAct sets what is done with a link that has a finding.
+func ofAct(r *Rule, value string) (func(*Rule), error) {
+	if !r.Link {
+		return nil, errors.New("its findings are not about single links, so it cannot act")
+	}
+	switch value {
+	case "none":
+		return func(r *Rule) { r.Act = 0 }, nil
+	case "drain", "isolate":
+		act, err := subnet.ParsePortAction(value)
+		return func(r *Rule) { r.Act = act }, err
+	}
+	return nil, errors.New("want drain, isolate or none")
 }
 
 // ofEvents sets the threshold of a rule that counts, or how many are none.

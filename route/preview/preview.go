@@ -60,10 +60,10 @@ func Anew(g *fabric.Graph, was *route.Tables, r Routing) (out Result, err error)
 	return out, errors.New("no engine has tables that may be installed: " + strings.Join(out.Passed, "; "))
 }
 
-// Without previews tables of g without a channel and its way back, in place of was. It refuses a link that
+// Without previews tables of g without channels and their ways back, in place of was. It refuses a link that
 // is the last one to a part of the subnet, and one without which no tables can be proved.
-func Without(g *fabric.Graph, channel int32, was *route.Tables, r Routing) (out Result, err error) {
-	h := g.Without(fabric.Loss{Channels: []int32{channel}})
+func Without(g *fabric.Graph, channels []int32, was *route.Tables, r Routing) (out Result, err error) {
+	h := g.Without(fabric.Loss{Channels: channels})
 	before, after := g.Reach(0), h.Reach(0)
 	for i := range after {
 		if before[i] && !after[i] {

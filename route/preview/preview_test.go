@@ -63,7 +63,7 @@ func TestWithout(t *testing.T) {
 			over++
 		}
 	}
-	p, err := Without(g, channel, now, r)
+	p, err := Without(g, []int32{channel}, now, r)
 	if err != nil || p.Entries < over || p.Switches < 2 || p.Blocks < p.Switches || p.LoadAfter < p.LoadBefore {
 		t.Errorf("%d entries lead over the link: %+v, %v", over, p, err)
 	}
@@ -77,7 +77,7 @@ func TestWithout(t *testing.T) {
 		if now, err = (ftree.Engine{}).Compute(g, r.Options); err != nil {
 			t.Fatal(err)
 		}
-		if _, err = Without(g, next, now, r); err != nil {
+		if _, err = Without(g, []int32{next}, now, r); err != nil {
 			break
 		}
 		g = g.Without(fabric.Loss{Channels: []int32{next}})

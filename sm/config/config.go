@@ -238,6 +238,16 @@ func Defaults() Config {
 	}
 }
 
+// RouteOptions are those of the engines.
+func (c *Config) RouteOptions() route.Options {
+	o := c.Route
+	o.Seed, o.MaxVLs = c.RouteSeed, c.MaxVLs
+	if len(c.Roots) > 0 {
+		o.Roots = c.Roots
+	}
+	return o
+}
+
 // check refuses what no manager can work with. Who forgot to begin with
 // Defaults hears of it at once.
 func (c *Config) Check() error {

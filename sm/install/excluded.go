@@ -9,6 +9,7 @@ import (
 	"heddle/route/transition"
 	"heddle/sm/job"
 	"heddle/sm/topo"
+	"heddle/subnet"
 )
 
 // excluded is a switch that was part of the subnet and is no longer, although a link to it is up:
@@ -26,6 +27,7 @@ func (x *Installer) Outside() (frozen []transition.Frozen, left []transition.Lef
 		d := fabric.Diff(s.Graph, g)
 		left = x.missed(s, d)
 	}
+	left = x.drained(left)
 	for guid, o := range x.excluded {
 		f := transition.Frozen{GUID: guid, Row: o.row}
 		if _, back := g.SwitchByGUID(guid); back {
@@ -86,6 +88,37 @@ func (x *Installer) missed(s *job.Solution, d *fabric.Delta) (left []transition.
 		}
 	}
 	return left
+}
+
+// drained adds the drained links over which installed entries still lead, although nothing is known of
+// a solution that had them: another manager, or an earlier run of this one, made these tables.
+func (x *Installer) drained(left []transition.LeftCable) []transition.LeftCable {
+	f := x.Fabric
+	for _, at := range f.Drained {
+		p := f.Port(at)
+		if p.Peer.Node < at.Node || f.Nodes[at.Node].GraphSwitch < 0 || f.Nodes[p.Peer.Node].GraphSwitch < 0 || !p.Has(topo.PortDrained) {
+			continue // each link once
+		}
+		c := transition.LeftCable{
+			Switch: f.Nodes[at.Node].Info.NodeGUID, Port: at.Port, Peer: f.Nodes[p.Peer.Node].Info.NodeGUID, PeerPort: p.Peer.Port,
+			VLs: f.Lanes(p, x.Config.MaxOpVLs),
+		}
+		if slices.ContainsFunc(left, func(o transition.LeftCable) bool {
+			return o.Switch == c.Switch && o.Port == c.Port || o.Peer == c.Switch && o.PeerPort == c.Port
+		}) {
+			continue
+		}
+		if x.uses(at) || x.uses(p.Peer) {
+			left = append(left, c)
+		}
+	}
+	return left
+}
+
+// uses reports whether a switch has entries for a port.
+func (x *Installer) uses(at subnet.Ref) bool {
+	l := x.Fabric.Nodes[at.Node].LFT
+	return l != nil && slices.Contains(l.Installed(), at.Port)
 }
 
 // Drains reports whether links, which are not in the graph and may carry data, are drained.

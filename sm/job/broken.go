@@ -45,14 +45,14 @@ func (j *Job) broken(r *Result) *Breakage {
 
 // lost lists what was lost since tables were last distributed in full: ports that led to another
 // switch, and rows with entries. For a manager that has distributed none yet, all ports without a
-// link are lost.
+// link are lost, but for those that are drained.
 func (j *Job) lost(b *Breakage) (ports []transition.LostPort, rows []transition.LostRow) {
 	g := j.Graph
 	s := j.Served
 	if s == nil {
 		for i, out := range g.PortChannel {
 			for p := 1; p < len(out); p++ {
-				if out[p] < 0 {
+				if out[p] < 0 && !j.carries(g.Switches[i].GUID, uint8(p), 0) {
 					ports = append(ports, transition.LostPort{Switch: int32(i), Port: uint8(p)})
 				}
 			}
@@ -116,6 +116,12 @@ func (j *Job) lostLinks(b *Breakage) (at []int32, ports []transition.LostPort) {
 		}
 	}
 	return at, ports
+}
+
+// leadOn reports whether nothing but drained links lacks in the graph what the installed tables use.
+func (j *Job) leadOn(inst *route.Tables) bool {
+	ports, _ := j.lost(&Breakage{})
+	return len(ports) == 0 || j.Served == nil && transition.Broken(j.Graph, inst, ports, nil).N == 0
 }
 
 // forwards reports whether an excluded switch still forwards.

@@ -33,10 +33,8 @@ func (j *Job) between(r *Result, inst *route.Tables, t transition.Options) {
 	if j.Transition.Force != transition.ModeAuto || j.Transition.Quiet || immediate(r.Plan) {
 		return
 	}
-	if j.Drained && j.Served != nil {
-		if _, ports := j.lostLinks(&Breakage{}); len(ports) == 0 {
-			return
-		}
+	if j.Drained && j.leadOn(inst) {
+		return
 	}
 	if r.Unsafe != "" {
 		j.unsafe(r, inst, t)

@@ -20,8 +20,6 @@ type actions struct {
 	// kept are those whose link is the last one between parts of the subnet, so that it keeps its
 	// routes.
 	kept map[topo.PortID]bool
-	// marked are the ports that were marked last.
-	marked []ref
 	// due is when a drained link that is to be disabled is looked at again, by the key of its action.
 	due map[topo.PortID]mad.Time
 }
@@ -93,13 +91,11 @@ func (m *Manager) linked(a *subnet.PortAction) (ends [2]ref, ok bool) {
 // not be reached keeps its routes.
 func (m *Manager) MarkDrained(touch func(n int32)) {
 	f := m.Fabric
-	for _, r := range m.actions.marked {
-		if int(r.Node) < len(f.Nodes) && r.Port <= f.Nodes[r.Node].Info.NumPorts { // else it was another topology
-			f.Port(r).Flags &^= topo.PortDrained
-			touch(r.Node)
-		}
+	for _, r := range f.Drained {
+		f.Port(r).Flags &^= topo.PortDrained
+		touch(r.Node)
 	}
-	m.actions.marked = m.actions.marked[:0]
+	f.Drained = f.Drained[:0]
 	if len(m.actions.list) == 0 {
 		return
 	}
@@ -113,7 +109,7 @@ func (m *Manager) MarkDrained(touch func(n int32)) {
 		}
 		m.mark(ends, true)
 		for _, r := range ends {
-			m.actions.marked = append(m.actions.marked, r)
+			f.Drained = append(f.Drained, r)
 			touch(r.Node)
 		}
 		drained, of = append(drained, ends), append(of, a)
@@ -287,8 +283,8 @@ func (m *Manager) nextAction() (t mad.Time) {
 	return t
 }
 
-// dueActions are the switches of links that are to be disabled now.
-func (m *Manager) dueActions() (switches []ib.GUID) {
+// DueActions are the switches of links that are to be disabled now, which the next sweep is to read.
+func (m *Manager) DueActions() (switches []ib.GUID) {
 	for i := range m.actions.list {
 		if at, ok := m.actions.due[actionID(&m.actions.list[i])]; ok && at <= m.Now {
 			switches = append(switches, m.actions.list[i].Node)

@@ -67,10 +67,9 @@ func (m *Manager) KeptOut(at ref, changed bool) bool {
 	return true
 }
 
-// Release lets links back in whose time is over. It returns the node GUIDs of their switches, and of
-// those with ports to disable, which the next sweep is to read.
+// Release lets links back in whose time is over. It returns the node GUIDs of their switches, which the
+// next sweep is to read.
 func (m *Manager) Release() (switches []ib.GUID) {
-	switches = m.dueActions()
 	for _, l := range m.damped.Release(m.Now) {
 		if l.Held {
 			m.Notify(notice.Notice{

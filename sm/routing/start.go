@@ -43,11 +43,8 @@ func (r *Router) StartMoves(m *job.Moves) { r.run(&job.Job{Graph: r.Fabric.Graph
 
 // options are those of the engines.
 func (r *Router) options() route.Options {
-	opt := r.Config.Route
-	opt.Seed, opt.MaxVLs = r.Config.RouteSeed, r.maxVLs()
-	if len(r.Config.Roots) > 0 {
-		opt.Roots = r.Config.Roots
-	}
+	opt := r.Config.RouteOptions()
+	opt.MaxVLs = r.maxVLs()
 	return opt
 }
 

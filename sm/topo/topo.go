@@ -127,6 +127,7 @@ type Topology struct {
 	SwitchNode []int32 // node of graph.Switches[i]
 	EndPort    []int32 // index in ports of graph.EndPorts[i]
 	Problems   []subnet.Problem
+	Drained    []subnet.Ref // the ports with PortDrained, and some that had it; sm/linkmgr writes it
 }
 
 // New returns an empty topology with room for as much as sizeHint has, which may be nil.

@@ -359,6 +359,28 @@ func TestProblems(t *testing.T) {
 			t.Fatalf("level %d of %q: %q, want %q", m.Level, m.Unit, got, want)
 		}
 	}
+	// What an operator did says why a cable is as it is.
+	marks = []Mark{
+		{End: cut.B, State: "isolated", Since: 7, Instead: true}, {End: less.Cables[9].A, State: "drained", Since: 8, Instead: true},
+	}
+	for _, m := range maps(t, New(now), marks) {
+		var got []string
+		for _, p := range m.Problems {
+			if p.AID == cut.A.GUID.String() && p.APort == int(cut.A.Port) {
+				t.Errorf("the isolated cable is %s too", p.State)
+			}
+			if p.State == "isolated" || p.State == "drained" {
+				got = append(got, fmt.Sprint(p.State, " ", p.AID, ":", p.APort, " ", p.BID, ":", p.BPort, " ", p.Since))
+			}
+		}
+		want := []string{
+			fmt.Sprintf("isolated %v:%d %v:%d 7", cut.B.GUID, cut.B.Port, cut.A.GUID, cut.A.Port),
+			fmt.Sprintf("drained %v:%d %v:%d 8", less.Cables[9].A.GUID, less.Cables[9].A.Port, less.Cables[9].B.GUID, less.Cables[9].B.Port),
+		}
+		if !slices.Equal(got, want) {
+			t.Fatalf("level %d of %q: %q, want %q", m.Level, m.Unit, got, want)
+		}
+	}
 }
 
 // TestChanges: what differs from an earlier state is shown, within bounds.

@@ -77,7 +77,7 @@ type MapBundle struct {
 
 // MapProblem is a node or cable with which something is wrong.
 type MapProblem struct {
-	State string  `json:"state" doc:"not active, held down, left out, does not answer, gone, or the severity of a finding"`
+	State string  `json:"state" doc:"not active, held down, left out, does not answer, gone, drained, isolated, restored, or the severity of a finding"`
 	Text  string  `json:"text"`
 	Since int64   `json:"since,omitempty" doc:"seconds since 1970, if that is known"`
 	AName string  `json:"a_name"`
@@ -96,8 +96,11 @@ type MapProblem struct {
 // a finding, or a port that an operator has taken out of use.
 type Mark struct {
 	wiring.End
-	State string // severity, or what was done
+	State string // severity, or what was done: drained, isolated, restored
 	Text  string
+	Since int64 // seconds since 1970; 0: not known
+	// Instead: it says why the cable at the port is as it is, which is then not said otherwise.
+	Instead bool
 }
 
 // Query says which map is wanted.

@@ -8,7 +8,7 @@ import (
 )
 
 // gravity orders problems, the gravest first.
-var gravity = []string{"critical", "does not answer", "held down", "gone", "left out", "not active", "warning"}
+var gravity = []string{"critical", "does not answer", "held down", "gone", "left out", "not active", "warning", "isolated", "drained", "restored"}
 
 func graveness(state string) int {
 	if i := slices.Index(gravity, state); i >= 0 {
@@ -36,11 +36,17 @@ func (a *Atlas) problems(m *Map, marks []Mark) {
 			put(MapProblem{State: n.State.String(), Text: n.State.String(), Since: n.Since}, &wiring.End{GUID: n.GUID}, nil)
 		}
 	}
-	far := make(map[wiring.End]wiring.End)
+	far, done := make(map[wiring.End]wiring.End), make(map[wiring.End]bool)
+	for i := range marks {
+		done[marks[i].End] = marks[i].Instead || done[marks[i].End]
+	}
 	for i := range a.w.Cables {
 		c := &a.w.Cables[i]
-		if len(marks) > 0 && c.State != wiring.Gone {
+		if len(marks) > 0 && (c.State != wiring.Gone || done[c.A] || done[c.B]) {
 			far[c.A], far[c.B] = c.B, c.A
+		}
+		if done[c.A] || done[c.B] {
+			continue
 		}
 		if c.State == wiring.OK || c.State == wiring.Gone && a.lostNode(c) {
 			continue // the node says it
@@ -49,7 +55,7 @@ func (a *Atlas) problems(m *Map, marks []Mark) {
 	}
 	for i := range marks {
 		k := &marks[i]
-		p := MapProblem{State: k.State, Text: k.Text}
+		p := MapProblem{State: k.State, Text: k.Text, Since: k.Since}
 		if e, ok := far[k.End]; ok && k.Port != 0 {
 			put(p, &k.End, &e)
 			continue
