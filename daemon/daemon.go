@@ -129,7 +129,8 @@ type Config struct {
 	// sends anything as such, and Led when it is master no more. An error of Lead ends Run with it,
 	// at once. Nil: nobody has to be asked, and a manager on standby stores what it likes. Otherwise
 	// the store belongs to the master: what is to be stored on standby is dropped, and Lead is told
-	// so, because the cores then know more than the store.
+	// so, because the cores then know more than the store. A Hint that it brings is taken before
+	// anything else happens.
 	Lead func(dropped bool) error
 	Led  func()
 	// Hints brings what other managers say, newest first read; nil: nothing.
@@ -146,6 +147,8 @@ type Hint struct {
 	Allies []sm.Ally
 	// Warm is what the master publishes, nil if that is not known.
 	Warm *subnet.Snapshot
+	// Unsure is what a manager that is master is to be told of its store.
+	Unsure sm.SetUnsure
 }
 
 const (

@@ -33,8 +33,9 @@ type loop struct {
 	statusNext mad.Time // not before then, unless the standing changes
 	stopping   bool
 	result     error
-	claimed    bool // IsSM was ours
-	leads      bool // Config.Lead was called last, not Led
+	claimed    bool         // IsSM was ours
+	leads      bool         // Config.Lead was called last, not Led
+	unsure     sm.SetUnsure // as the core was told
 	sendFailed uint64
 
 	changes map[uint64]chan<- error // of partitions, by tag: the callers that wait until they are stored
@@ -52,7 +53,7 @@ func (l *loop) run(stored *store.State) error {
 	l.shell.SetWarm(d.cfg.Warm)
 	l.shell.SetFloat(d.cfg.Float)
 	d.cfg.Warm, d.cfg.Float = nil, nil // the core keeps them for as long as it needs them
-	h := l.hint()
+	h, _ := l.hint()
 	l.shell.Step(sm.SetAllies{List: h.Allies}) // before it asks other managers
 	l.shell.Start(stored, d.cfg.Partitions)
 	if h.Warm != nil {
@@ -92,10 +93,7 @@ func (l *loop) run(stored *store.State) error {
 		case a := <-d.ask:
 			a <- d.core.Status()
 		case h := <-d.cfg.Hints:
-			if h.Warm != nil {
-				l.shell.SetWarm(h.Warm)
-			}
-			l.shell.Step(sm.SetAllies{List: h.Allies})
+			l.hinted(&h)
 		case <-d.pulses.sm.ask:
 		case <-progress:
 			d.cfg.Progress(d.core.Status())
@@ -121,13 +119,25 @@ func (l *loop) run(stored *store.State) error {
 	return l.result
 }
 
-// hint is one that waits, the zero Hint if there is none.
-func (l *loop) hint() (h Hint) {
+// hint is one that waits, if there is one.
+func (l *loop) hint() (h Hint, ok bool) {
 	select {
-	case h = <-l.d.cfg.Hints:
+	case h, ok = <-l.d.cfg.Hints:
 	default:
 	}
-	return h
+	return h, ok
+}
+
+// hinted passes a hint on to the core.
+func (l *loop) hinted(h *Hint) {
+	if h.Warm != nil {
+		l.shell.SetWarm(h.Warm)
+	}
+	l.shell.Step(sm.SetAllies{List: h.Allies})
+	if h.Unsure != l.unsure {
+		l.unsure = h.Unsure
+		l.shell.Step(h.Unsure)
+	}
 }
 
 // packetsInARow is how many packets the loop takes before it looks for anything else.
@@ -202,6 +212,9 @@ func (l *loop) lead() error {
 		l.result = err
 		l.shell.Halt()
 		return err
+	}
+	if h, ok := l.hint(); ok {
+		l.hinted(&h)
 	}
 	return nil
 }

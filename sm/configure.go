@@ -22,11 +22,24 @@ func (c *Core) configure() bool {
 		if ops, fits = c.assignRegion(); !fits {
 			return c.discovered()
 		}
-		c.placements.AssignFloating()
-		c.graphRegion()
 	} else {
 		ops = c.assignLIDs()
-		c.placements.AssignFloating()
+	}
+	ops = append(ops, c.mkeys.Ops(!c.Region)...)
+	if !c.Config.PlanOnly && (len(ops)+len(c.Unsaved) > 0 || c.unstored.lacks) {
+		c.persist(ops)
+		return false
+	}
+	c.assignedLIDs()
+	return true
+}
+
+// assignedLIDs goes on when the LIDs that ports are to have are stored: it lists the graph.
+func (c *Core) assignedLIDs() {
+	c.placements.AssignFloating()
+	if c.Region {
+		c.graphRegion()
+	} else {
 		c.Fabric.ListGraph()
 		c.router.BuildGraph()
 		c.router.Change()
@@ -36,17 +49,11 @@ func (c *Core) configure() bool {
 	c.vports.Discovered(!c.Region)
 	c.install.ForgetLanes()
 	c.lanes.Discovered(!c.Region)
-	ops = append(ops, c.mkeys.Ops(!c.Region)...)
 	if c.Config.PlanOnly {
 		c.enter(notice.PhaseReadback)
-		return true
-	}
-	if len(ops)+len(c.Unsaved) > 0 {
-		c.persist(ops)
-		return false
+		return
 	}
 	c.startSets()
-	return true
 }
 
 // startSets lists the Sets that do not change the state of a port: our own port first, then

@@ -69,6 +69,7 @@ type Core struct {
 	shown      shownState
 	regionLIDs regionLIDs
 	keeping    keeping
+	unstored   unstoredState
 
 	started  bool
 	stopping bool
@@ -93,6 +94,7 @@ func New(cfg config.Config) *Core {
 		lids:     lid.New(),
 		schedule: schedule{retryAt: mad.Never, reactivateAt: mad.Never, fullAt: mad.Never},
 		breaking: breakState{at: mad.Never},
+		unstored: unstoredState{retryAt: mad.Never},
 	}
 	c.Sweeper = c
 	c.install = install.New(&c.Env, wiring{c}, cfg.Flight())
@@ -160,7 +162,7 @@ func (c *Core) Step(now mad.Time, ev Event, out *Output) {
 	case SetSlowPaths:
 		ev.Paths = c.router.GrantSlow(ev.Paths, ev.Until)
 		c.out.Slow = &ev
-	case SetWarm, SetAllies, Configure, SetPortActions:
+	case SetWarm, SetAllies, SetUnsure, Configure, SetPortActions:
 		c.instructed(ev)
 	case PortLost:
 		c.onPortLost()
@@ -186,6 +188,8 @@ func (c *Core) instructed(ev Event) {
 		c.setPortActions(ev.List)
 	case SetWarm:
 		c.takeover.Set(ev.Snapshot, nil)
+	case SetUnsure:
+		c.setUnsure(ev)
 	case SetAllies:
 		var living []ib.GUID
 		for _, a := range ev.List {

@@ -134,6 +134,13 @@ type SetWarm struct{ Snapshot *subnet.Snapshot }
 // often.
 type SetAllies struct{ List []Ally }
 
+// SetUnsure tells a manager that is master whether its store may have what the manager does not know,
+// because the store could not be asked when the mastership began. While that is so, nothing is revoked
+// that the manager does not know. Lacks: the store certainly has such a thing; then the subnet is left as
+// it is, and the SA answers from what the last master published. With Unsure false the manager knows all
+// that the store has, and changes are stored again: those that waited are stored now.
+type SetUnsure struct{ Unsure, Lacks bool }
+
 // Configure changes the settings of a running manager, as far as Config.Adopt takes them. Reroute has
 // tables computed anew, because those of routing changed.
 type Configure struct {
@@ -163,6 +170,7 @@ func (SetPartitions) event()  {}
 func (SetAliases) event()     {}
 func (SetPlacements) event()  {}
 func (SetMembers) event()     {}
+func (SetUnsure) event()      {}
 func (DropKept) event()       {}
 func (ReadTables) event()     {}
 func (HostsNotified) event()  {}

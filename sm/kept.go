@@ -34,7 +34,7 @@ func (c *Core) beginTenure() {
 		r, ok := c.lids.Stored(port)
 		return ok && l >= r.Base && int(l) < int(r.Base)+1<<r.LMC
 	}
-	if c.tenure.Begin(masters, has) {
+	if c.tenure.Begin(masters, has) || c.unstored.unsure {
 		c.pkeys.MeetAnew()
 		c.keeping.told = keptCounts{}
 	}
@@ -79,9 +79,10 @@ func (c *Core) settleKept() {
 	}
 	n := countKept(list)
 	switch {
-	case len(list) == 0:
+	case len(list) == 0 && !c.unstored.unsure:
 		c.tenure.Settled()
 		c.pkeys.KeepsNothing()
+	case len(list) == 0:
 	case n != c.keeping.told:
 		c.Notify(notice.Notice{Kind: notice.KindKept, Level: notice.Warn, Text: n.text(c.tenure.Why())})
 	}

@@ -36,7 +36,7 @@ func (c *Core) startSweep(why string) {
 	c.pkeys.DropAsked()
 	c.mastership.Canceled()
 	groups := c.agenda.Begin()
-	c.Errs, c.sweep.refused = 0, false
+	c.Errs, c.sweep.refused, c.unstored.failed = 0, false, false
 	c.traps.SweepBegins()
 	c.light.SweepBegins()
 	c.install.NewSweep()

@@ -111,7 +111,7 @@ func (c *Core) endTakeover() {
 
 // settleTakeover is called when a sweep ends; again says that another one follows immediately.
 func (c *Core) settleTakeover(again bool) {
-	if c.Up || !again {
+	if c.Up || !again && !c.unstored.failed { // which says nothing of what the last master published
 		c.takeover.Settled()
 	}
 	if c.Up { // until then another sweep takes all nodes for new

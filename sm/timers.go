@@ -14,7 +14,7 @@ func (c *Core) nextTimer() mad.Time {
 	for _, u := range [...]mad.Time{c.install.Next(), c.traps.Next(), c.mastership.Next(), c.pkeys.NextMembers(), c.takeover.Next()} {
 		t = min(t, u)
 	}
-	t = min(t, c.agenda.InterruptAt())
+	t = min(t, c.agenda.InterruptAt(), c.unstored.retryAt)
 	if c.Phase == notice.PhaseLight || c.peeks.Useful() {
 		t = min(t, c.light.Next())
 	}
@@ -34,6 +34,9 @@ func (c *Core) onTimers() {
 	c.mastership.Due()
 	c.pkeys.RetryMembers()
 	c.install.Due()
+	if c.unstored.retryAt <= c.Now && !c.sweep.persistWait {
+		c.saveAgain()
+	}
 	if c.peeks.Next() <= c.Now {
 		c.peeks.Stalled()
 	}

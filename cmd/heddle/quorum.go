@@ -16,6 +16,7 @@ import (
 	"heddle/replica/members"
 	"heddle/store"
 	"heddle/store/etcd"
+	"heddle/store/journal"
 )
 
 // etcdOptions are those of the cluster that --store names.
@@ -70,13 +71,13 @@ func (f smFlags) openEtcd(ctx context.Context, log *slog.Logger) (*etcd.Store, e
 }
 
 // members are the streams with the other managers of a shared state.
-func (f smFlags) members(changed func(), log *slog.Logger) (*members.Members, error) {
+func (f smFlags) members(last func() journal.Mark, changed func(), log *slog.Logger) (*members.Members, error) {
 	h := f.HA.Complete()
 	tls, err := live.LoadTLS(h.Certificate, h.Key, h.Authority)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", f.From("peer"), err)
 	}
-	return members.New(members.Config{Listen: h.Listen, Peers: h.Peers(), TLS: tls, Log: log, Changed: changed})
+	return members.New(members.Config{Listen: h.Listen, Peers: h.Peers(), TLS: tls, Last: last, Log: log, Changed: changed})
 }
 
 // manageQuorum runs a manager whose state others share.
@@ -91,7 +92,11 @@ func (f smFlags) manageQuorum(cmd *cobra.Command, m managed) error {
 	}
 	q := &process.Quorum{Single: *single(&m, st), Terms: st, Log: m.log, Wait: f.Etcd.Wait}
 	if f.HA.Peer != "" {
-		if q.Members, err = f.members(q.Changed, m.log); err != nil {
+		last := func() journal.Mark {
+			m, _ := st.Synced()
+			return m
+		}
+		if q.Members, err = f.members(last, q.Changed, m.log); err != nil {
 			return err
 		}
 	}

@@ -24,15 +24,17 @@ const useTime = time.Minute
 type tokens struct {
 	registry access.Registry
 
-	mu     sync.Mutex
-	follow access.Follower // guarded by mu
-	store  store.Store     // of the manager that runs; nil on standby; guarded by mu
+	polling sync.Mutex
+	follow  access.Follower // guarded by polling, which may wait for a store on other machines
+
+	mu    sync.Mutex
+	store store.Store // of the manager that runs; nil on standby; guarded by mu
 }
 
 // poll takes what other managers, or this one, changed.
 func (t *tokens) poll(st store.Store) error {
-	t.mu.Lock()
-	defer t.mu.Unlock()
+	t.polling.Lock()
+	defer t.polling.Unlock()
 	return t.follow.Poll(st)
 }
 

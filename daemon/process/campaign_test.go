@@ -220,7 +220,7 @@ func (c *campaign) mishap() {
 	if o := c.master(); o != nil && c.roll(2) == 0 {
 		n = o // most of it concerns who is master
 	}
-	switch c.roll(12) {
+	switch c.roll(13) {
 	case 0:
 		n.kill()
 	case 1:
@@ -252,6 +252,8 @@ func (c *campaign) mishap() {
 		}
 	case 9:
 		c.cluster.Elect(time.Duration(100+c.roll(2000)) * time.Millisecond)
+	case 10:
+		c.away()
 	default:
 		f := etcdmodel.Faults{}
 		if c.roll(3) > 0 {
@@ -391,10 +393,7 @@ func TestSplitOwnerDies(t *testing.T) {
 			third.kill()
 			owner.part.Store(1)
 			pause(c.ctx, 30*time.Second)
-			state := func(n *node) string {
-				q, _, _ := n.look()
-				return q.HA().State
-			}
+			state := stateOf
 			if !owner.isMaster() || state(owner) != "term" || !stays.isMaster() || state(stays) != "refused" {
 				t.Fatalf("seed %d: the one who won the term last is %s, the other one %s", seed, state(owner), state(stays))
 			}

@@ -240,6 +240,11 @@ func (n *node) live(ctx context.Context, client *etcdmodel.Client, ended chan st
 			n.c.failf("manager %d: %v", n.i, err)
 		}
 	}()
+	read := make(chan struct{})
+	go func() { // beside the cores: while etcd is away a read waits for long
+		defer close(read)
+		n.readOn(whole)
+	}()
 	for ctx.Err() == nil {
 		m, err := q.Await(ctx)
 		if err != nil {
@@ -255,6 +260,8 @@ func (n *node) live(ctx context.Context, client *etcdmodel.Client, ended chan st
 	}
 	end()
 	<-ran
+	s.Close() // which ends a read
+	<-read
 }
 
 // reign runs the cores of a mandate.
@@ -283,7 +290,6 @@ func (n *node) reign(ctx context.Context, m *process.Mandate) error {
 	for w := range 2 {
 		writing.Go(func() { n.write(ctx, m, w) })
 	}
-	writing.Go(func() { n.readOn(ctx) })
 	return n.manage(ctx, m, conf.Granted)
 }
 

@@ -16,6 +16,7 @@ import (
 type warmth struct {
 	hints  chan daemon.Hint // to the cores of the mandate; has room for the newest
 	told   daemon.Hint      // the last one; zero: none
+	unsure sm.SetUnsure     // of cores that are master
 	wake   chan struct{}    // of advise; see Changed
 	own    *subnet.Snapshot // what the cores published as master; nil: they are not
 	other  *subnet.Snapshot // what the master before published
@@ -84,7 +85,8 @@ func (q *Quorum) advised() {
 		q.Members.Lead(false)
 	}
 	h := q.hint()
-	if h.Warm == q.told.Warm && slices.Equal(h.Allies, q.told.Allies) {
+	h.Unsure = q.unsure
+	if h.Warm == q.told.Warm && h.Unsure == q.told.Unsure && slices.Equal(h.Allies, q.told.Allies) {
 		return
 	}
 	select {

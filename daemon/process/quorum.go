@@ -25,6 +25,8 @@ type Terms interface {
 	store.Store
 	// Contents is Load with the last entry.
 	Contents() (*store.State, journal.Mark, error)
+	// Latest is the last entry that the store has now.
+	Latest(ctx context.Context) (journal.Mark, error)
 	// Win takes the term from whoever has it, and returns the last entry before.
 	Win(ctx context.Context, guid ib.GUID, reason string) (journal.Mark, error)
 	// Holds reports whether this process has the term, as far as it knows.
@@ -55,9 +57,9 @@ var errStale = errors.New("other managers have changed the state since it was re
 // store then turns out to have a newer one.
 //
 // Who cannot win the term soon, because the store is away, drives the subnet all the same, with what it
-// has followed; changes are refused until the store is back. Who loses the term to another master, in
-// another part of a subnet that fell apart, goes on like that until the other one is no longer master,
-// or is gone.
+// has followed; changes are refused until the store is back. Then it wins the term, unless another master
+// has won it meanwhile. Who loses the term to another master, in another part of a subnet that fell apart,
+// or finds it there, goes on like that until the other one is no longer master, or is gone.
 type Quorum struct {
 	Single
 	Terms Terms
@@ -81,6 +83,7 @@ type Quorum struct {
 	lost    bool               // that term ended otherwise than by giving it back; guarded by mu
 	stale   bool               // they are to be started anew; guarded by mu
 	dropped bool               // they know what was not stored, from standby; guarded by mu
+	since   journal.Term       // the last one that was known when they led without a term; guarded by mu
 	granted bool               // as master; guarded by mu
 	wall    func() int64       // of the cores; nil: this machine's. Guarded by mu
 	stop    context.CancelFunc // of keep; nil while the core is not master; guarded by mu
@@ -173,7 +176,7 @@ func (q *Quorum) Await(ctx context.Context) (*Mandate, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.kept = kept
-	q.port, q.stale, q.term, q.lost = port, false, journal.Term{}, false
+	q.port, q.stale, q.term, q.lost, q.unsure = port, false, journal.Term{}, false, sm.SetUnsure{}
 	granted := q.granted
 	q.granted, q.again = false, granted
 	if q.Members != nil {
@@ -237,10 +240,13 @@ func (r *reader) Apply(ops []store.Op) error {
 	}
 	defer r.q.gate.leave()
 	r.q.mu.Lock()
-	stale := r.q.stale
+	stale, why := r.q.stale, r.q.why
 	r.q.mu.Unlock()
-	if stale {
+	switch {
+	case stale:
 		return fmt.Errorf("%w: %w", store.ErrUnavailable, errStale)
+	case why != nil && !r.Holds(): // to ask a store that is away takes a while
+		return why
 	}
 	return r.measured(ops)
 }
@@ -272,7 +278,10 @@ func (q *Quorum) lead(ctx context.Context, guid ib.GUID, dropped bool) error {
 		q.term, q.lost = had.Term.Next(guid), false
 		q.log().Info("this manager is master and has the term", "after", had.String())
 	default:
-		q.log().Error("this manager is master without the term: it changes nothing that is stored", "err", err)
+		last, _ := q.Terms.Synced()
+		q.since = last.Term
+		q.unsure = sm.SetUnsure{Unsure: true, Lacks: q.Members != nil && q.Members.Newest().Compare(last) > 0}
+		q.log().Error("this manager is master without the term: it changes nothing that is stored", "err", err, "lacks", q.unsure.Lacks)
 	}
 	if q.Members != nil {
 		q.expect = time.Time{}
@@ -283,6 +292,7 @@ func (q *Quorum) lead(ctx context.Context, guid ib.GUID, dropped bool) error {
 	q.dropped, q.why = dropped, err
 	q.count(err == nil)
 	q.observe()
+	q.advised()
 	go q.keep(keeping, guid, err == nil, q.resting)
 	return nil
 }
@@ -317,7 +327,7 @@ func (q *Quorum) current(had journal.Mark) bool {
 }
 
 // keep looks after the term while the core is master: if it could not be won, it is tried again; if it
-// was lost, it is won when its owner has resigned.
+// was lost, or another manager has won it since, it is won when its owner has resigned, or is gone.
 func (q *Quorum) keep(ctx context.Context, guid ib.GUID, won bool, ended chan<- struct{}) {
 	defer close(ended)
 	tick := time.NewTicker(q.look())
@@ -346,8 +356,8 @@ func (q *Quorum) keep(ctx context.Context, guid ib.GUID, won bool, ended chan<- 
 			continue
 		}
 		limited, cancel := context.WithTimeout(ctx, 5*q.wait())
-		vacant := !won
-		if won {
+		vacant := !won && q.untaken(limited, guid)
+		if !vacant {
 			vacant, _ = q.Terms.Vacant(limited) // an error is not vacant
 		}
 		if vacant {
@@ -360,6 +370,21 @@ func (q *Quorum) keep(ctx context.Context, guid ib.GUID, won bool, ended chan<- 
 		}
 		cancel()
 	}
+}
+
+// untaken reports whether nobody has won the term since this manager became master.
+func (q *Quorum) untaken(ctx context.Context, guid ib.GUID) bool {
+	last, err := q.Terms.Latest(ctx)
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	switch {
+	case err != nil:
+		return false
+	case last.Term.Number <= q.since.Number || last.Term.Owner == guid: // of an attempt without an answer
+		return true
+	}
+	q.why = fmt.Errorf("%w: another manager has won the term: %v", store.ErrUnavailable, last.Term)
+	return false
 }
 
 // attend says that this process lives. What comes of that, Terms shows.
@@ -382,7 +407,8 @@ func (q *Quorum) regained(had journal.Mark, again bool) {
 	defer q.mu.Unlock()
 	if !again && !q.dropped && had == q.known {
 		q.term, q.lost = had.Term.Next(q.port.PortGUID()), false
-		q.regain, q.why = true, nil
+		q.regain, q.why, q.unsure = true, nil, sm.SetUnsure{}
+		q.advised()
 		q.count(true)
 		q.log().Info("this manager has the term: changes are stored again")
 		return
@@ -399,7 +425,7 @@ func (q *Quorum) led() {
 	if q.stop != nil {
 		q.stop()
 		q.stop = nil
-		q.why = nil
+		q.why, q.unsure = nil, sm.SetUnsure{}
 		q.observe()
 	}
 	if !q.stale {

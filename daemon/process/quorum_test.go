@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"heddle/daemon"
 	"heddle/daemon/process"
 	"heddle/ib"
 	"heddle/internal/need"
@@ -31,6 +32,7 @@ type terms struct {
 	released bool
 	wins     int
 	resigns  int // that were tried
+	asked    int // how often Vacant was
 	read     time.Time
 }
 
@@ -60,6 +62,15 @@ func (s *terms) Apply([]store.Op) error {
 	}
 	s.last.Number++
 	return nil
+}
+
+func (s *terms) Latest(context.Context) (m journal.Mark, err error) {
+	s.with(func() {
+		if m = s.last; s.away {
+			err = store.ErrUnavailable
+		}
+	})
+	return m, err
 }
 
 func (s *terms) Win(_ context.Context, guid ib.GUID, _ string) (journal.Mark, error) {
@@ -94,7 +105,10 @@ func (s *terms) Resign(context.Context) (err error) {
 }
 
 func (s *terms) Vacant(context.Context) (v bool, err error) {
-	s.with(func() { v = s.released })
+	s.with(func() {
+		v = s.released
+		s.asked++
+	})
 	return v, nil
 }
 
@@ -174,6 +188,17 @@ func (r *reign) begin() {
 	if _, err := m.Store.Load(); err != nil {
 		r.t.Fatal(err)
 	}
+}
+
+// hint is the newest one for the cores.
+func (r *reign) hint() (h daemon.Hint) {
+	r.t.Helper()
+	select {
+	case h = <-r.m.Hints:
+	default:
+		r.t.Error("there is no hint")
+	}
+	return h
 }
 
 // granted reports whether the cores are to be master from the start.
@@ -284,11 +309,17 @@ func TestQuorumInDoubt(t *testing.T) {
 	r.applies(true)
 }
 
-// TestQuorumAway: a master leads without the store, and gets the term when it is back.
+// TestQuorumAway: a master leads without the store, and gets the term when it is back. If the master
+// before stored what this one had not followed, the cores are started anew. If another one has won the
+// term meanwhile, that one keeps it until it gives it back.
 func TestQuorumAway(t *testing.T) {
-	for _, missed := range []bool{false, true} {
-		t.Run(fmt.Sprint(missed), func(t *testing.T) {
+	for _, meanwhile := range []string{"nothing", "missed", "another"} {
+		t.Run(meanwhile, func(t *testing.T) {
 			r := newReign(t)
+			r.s.other(1, false)
+			if _, err := r.m.Store.Load(); err != nil {
+				t.Fatal(err)
+			}
 			r.s.with(func() { r.s.away = true })
 			if err := r.m.Lead(false); err != nil {
 				t.Fatal(err)
@@ -297,13 +328,40 @@ func TestQuorumAway(t *testing.T) {
 			if h := r.q.HA(); h.Mode != "quorum" || h.State != "refused" || h.Why == "" || h.Quorum.Refused <= 0 {
 				t.Errorf("%+v", h)
 			}
-			if missed {
+			if h := r.hint(); !h.Unsure.Unsure || h.Unsure.Lacks {
+				t.Errorf("the cores are told %+v of their store", h.Unsure)
+			}
+			switch meanwhile {
+			case "missed":
+				r.s.with(func() { r.s.last.Number++ })
+			case "another":
 				r.s.other(2, false)
 			}
 			r.s.with(func() { r.s.away = false })
-			if !missed {
+			switch meanwhile {
+			case "nothing":
 				await(t, "changes are stored", func() bool { return r.m.Store.Apply(nil) == nil })
+				if h := r.hint(); h.Unsure.Unsure {
+					t.Error("the cores are not told that they know all")
+				}
 				return
+			case "another":
+				asked := 0
+				r.s.with(func() { asked = r.s.asked })
+				await(t, "the other master is asked", func() (again bool) {
+					r.s.with(func() { again = r.s.asked > asked+5 })
+					return again
+				})
+				r.applies(false)
+				if h := r.q.HA(); h.State != "refused" || !strings.Contains(h.Why, "another manager") {
+					t.Errorf("%+v", h)
+				}
+				r.s.with(func() {
+					if r.s.wins > 0 {
+						t.Error("the term was taken from the other master")
+					}
+					r.s.released = true
+				})
 			}
 			_ = r.m.Port.Recv(&mad.Packet{}) // which ends the cores
 			r.restarted()

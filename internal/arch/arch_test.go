@@ -78,7 +78,7 @@ var rules = []rule{
 	{"replica", []string{"store", "store/journal", "mad", "ib/..."}, true, "who may write is decided apart from disks, streams and the fabric"},
 	{"replica/wire", []string{"replica", "store", "store/journal", "mad", "ib/..."}, true, "what managers of a pair send each other, independent of how it goes"},
 	{"replica/live", []string{"replica", "replica/wire", "subnet", "subnet/mirror", "store", "store/journal", "mad", "ib/..."}, false, "the shell of a pair: disk, streams and port; the caller opens the port and runs the managers"},
-	{"replica/members", []string{"mad", "replica", "replica/wire", "subnet", "subnet/mirror", "ib/..."}, false, "the streams between managers with one state in etcd; who runs managers is above"},
+	{"replica/members", []string{"mad", "replica", "replica/wire", "store/journal", "subnet", "subnet/mirror", "ib/..."}, false, "the streams between managers with one state in etcd; who runs managers is above"},
 	{"store/backup", []string{"store", "store/journal", "ib/..."}, true, "text of a state, independent of the file it was in"},
 	{"store/boltdb", []string{"store", "store/journal", "ib/..."}, false, "an edge: the file of a store"},
 	{"store/etcd", []string{"store", "store/journal", "ib/..."}, false, "an edge: the cluster of a store; who is master is decided elsewhere"},

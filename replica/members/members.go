@@ -27,6 +27,7 @@ import (
 	"heddle/ib"
 	"heddle/mad"
 	"heddle/replica"
+	"heddle/store/journal"
 	"heddle/subnet"
 )
 
@@ -58,6 +59,9 @@ type Config struct {
 	// Changed is called when Members or Warm may return something else; nil: nobody waits for that. It
 	// must not block.
 	Changed func()
+	// Last is the last entry of the shared state that this manager knows; nil: it is not told. It must
+	// not wait.
+	Last func() journal.Mark
 	// Clock is this machine's wall time in nanoseconds since 1970; nil: time.Now.
 	Clock func() int64
 }
@@ -89,6 +93,8 @@ type Members struct {
 	peers  []*peer          // the list is constant; what they know is guarded by mu
 	boot   uint64
 	listen string // where it listens; guarded by mu
+
+	newest journal.Mark // the last entry that a peer has told of; guarded by mu
 
 	epoch time.Time     // the zero of clock
 	clock replica.Clock // guarded by mu
@@ -189,8 +195,18 @@ func (m *Members) Wall() int64 {
 
 func (m *Members) elapsed() mad.Time { return mad.Time(time.Since(m.epoch)) }
 
+// Newest is the last entry of the shared state of which another manager has told.
+func (m *Members) Newest() journal.Mark {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.newest
+}
+
 // heard takes a sign of a peer. The holder of mu calls it.
 func (m *Members) heard(s *replica.Sign) {
+	if s.Last.Compare(m.newest) > 0 {
+		m.newest = s.Last
+	}
 	if s.Active && !m.active {
 		m.clock.Heard(m.elapsed(), s.Boot, s.Wall)
 	}

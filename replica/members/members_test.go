@@ -15,6 +15,7 @@ import (
 	"heddle/ib"
 	"heddle/internal/need"
 	"heddle/replica/members"
+	"heddle/store/journal"
 	"heddle/subnet"
 )
 
@@ -85,6 +86,7 @@ func newTrio(t testing.TB, outsider int) *trio {
 		}
 		m, err := members.New(members.Config{
 			Listen: host(i), Peers: []string{host(0), host(1), host(2)}, TLS: by.of("127.0.0." + string(rune('1'+i))),
+			Last:  func() journal.Mark { return journal.Mark{Number: uint64(10 + i)} },
 			Clock: func() int64 { return time.Now().Add(time.Duration(1-i) * time.Hour).UnixNano() },
 			Changed: func() {
 				select {
@@ -180,6 +182,7 @@ func TestMembers(t *testing.T) {
 	x.until("the next master is known", func() bool { return x.sees(2, 2, active) })
 	x.ms[1].Lead(false)
 	x.until("it is master no more", func() bool { return x.sees(2, 2, func(m members.Member) bool { return open(m) && !m.Active }) })
+	x.until("the third knows the last entry that the second knows", func() bool { return x.ms[2].Newest().Number >= 11 })
 }
 
 // TestOutsider: one with a certificate of another authority neither shows nor sees anything.

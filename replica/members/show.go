@@ -79,6 +79,9 @@ func (m *Members) show(ctx context.Context, conn net.Conn) error {
 		seq++
 		signed = time.Now()
 		s := replica.Sign{Boot: m.boot, Seq: seq, Active: active}
+		if m.cfg.Last != nil {
+			s.Last = m.cfg.Last()
+		}
 		if active {
 			s.Wall = m.Wall()
 		}

@@ -223,6 +223,13 @@ func (s *Machine) TakeOver(why string) bool {
 	return true
 }
 
+// other notes that another manager is or was master. What an ally gave is in the store that it shares.
+func (s *Machine) other(guid ib.GUID) {
+	if _, ally := s.allies[guid]; !ally {
+		s.manager.Other(guid)
+	}
+}
+
 // lead enters the state Master.
 func (s *Machine) lead(why string) {
 	if s.State == subnet.Master && !s.early {
@@ -243,7 +250,7 @@ func (s *Machine) follow(m election.Other, why string) {
 	s.manager.End()
 	s.master = m
 	if m.Info.SMState == smp.SMMaster {
-		s.manager.Other(m.Info.GUID)
+		s.other(m.Info.GUID)
 	}
 	s.setState(subnet.Standby, why)
 	s.startPolling()
@@ -265,7 +272,7 @@ func (s *Machine) handOver(to election.Other) {
 	s.Notify(notice.Notice{Kind: notice.KindHandover, Level: notice.Info, Text: "handing over to " + to.Info.GUID.String() + " priority " + strconv.Itoa(int(to.Info.Priority))})
 	own := s.own() // the data of the Set still says Master
 	s.follow(to, "handed over to "+to.Info.GUID.String())
-	s.manager.Other(to.Info.GUID)
+	s.other(to.Info.GUID)
 	s.submit(work.OpHandover, ib.MethodSet, smp.SMModHandover, &to, &own)
 }
 
@@ -274,7 +281,7 @@ func (s *Machine) handOver(to election.Other) {
 func (s *Machine) awaitHandover(m election.Other) {
 	s.Notify(notice.Notice{Kind: notice.KindHandover, Level: notice.Info, Text: "waiting for the handover of " + m.Info.GUID.String()})
 	s.manager.Abort()
-	s.manager.Other(m.Info.GUID)
+	s.other(m.Info.GUID)
 	s.WaitHandover = true
 	s.master = m
 	s.startPolling()
@@ -283,7 +290,7 @@ func (s *Machine) awaitHandover(m election.Other) {
 
 // takeHandover takes the subnet from a master that hands it over.
 func (s *Machine) takeHandover(from election.Other) {
-	s.manager.Other(from.Info.GUID)
+	s.other(from.Info.GUID)
 	switch s.State {
 	case subnet.Discovering:
 		s.manager.AskFullSweep("handover while discovering")
@@ -325,7 +332,7 @@ func (s *Machine) masterLost(err error) {
 		gone = 0
 	}
 	if wasMaster {
-		s.manager.Other(s.master.Info.GUID)
+		s.other(s.master.Info.GUID)
 	}
 	s.master = election.Other{}
 	if s.State == subnet.Master {

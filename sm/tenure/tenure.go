@@ -59,6 +59,9 @@ type Tenure struct {
 	other bool // another manager was seen since the last mastership, or there was none yet
 	late  bool // the record is to be stored with the next mastership
 	why   string
+
+	raised bool // Keep because of Other, which the fabric need not show again; not stored yet
+	unsure bool // the store may have what this manager does not know
 }
 
 // New returns the tenure of a manager that has not started. It keeps nothing.
@@ -121,7 +124,7 @@ func (t *Tenure) Other(guid ib.GUID) {
 	if t.found && t.rec.Keep {
 		return
 	}
-	t.rec.Keep, t.found = true, true
+	t.rec.Keep, t.found, t.raised = true, true, true
 	if t.Config.Partner != 0 && t.State != subnet.Master {
 		t.late = true
 		return
@@ -167,14 +170,28 @@ func (t *Tenure) Begin(masters []ib.LID, has func(port ib.GUID, l ib.LID) bool) 
 
 // Keeps reports whether entries that the store does not know stay, because another manager may
 // have given them.
-func (t *Tenure) Keeps() bool { return t.rec.Keep && !t.Config.StrictPartitions }
+func (t *Tenure) Keeps() bool { return (t.rec.Keep || t.unsure) && !t.Config.StrictPartitions }
+
+// SetUnsure says whether the store may have what this manager does not know, because it could not be
+// asked. Nothing of that is stored.
+func (t *Tenure) SetUnsure(on bool) { t.unsure = on }
+
+// MustSave reports whether the record has to be durable before anything is written in the fabric: it
+// says that another manager was master, and what we write may hide that.
+func (t *Tenure) MustSave() bool { return t.raised }
+
+// Saved notes that the record is durable.
+func (t *Tenure) Saved() { t.raised = false }
 
 // Why says why the store does not know what devices hold; "" if it does.
 func (t *Tenure) Why() string {
-	if !t.rec.Keep {
-		return ""
+	switch {
+	case t.rec.Keep:
+		return t.why
+	case t.unsure:
+		return "the store cannot be asked"
 	}
-	return t.why
+	return ""
 }
 
 // Settled notes that nothing is left that the store does not know.

@@ -307,6 +307,11 @@ func (s *Store) Contents() (st *store.State, m journal.Mark, err error) {
 func (s *Store) Last() (m journal.Mark, err error) {
 	ctx, cancel := s.bound(s.life, s.readWait())
 	defer cancel()
+	return s.Latest(ctx)
+}
+
+// Latest is Last until ctx ends.
+func (s *Store) Latest(ctx context.Context) (m journal.Mark, err error) {
 	err = s.reading(ctx, func(ctx context.Context) error {
 		if err := s.catchUp(ctx); err != nil {
 			return err
