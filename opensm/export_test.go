@@ -18,7 +18,7 @@ func TestConfThereAndBack(t *testing.T) {
 		"subnet_timeout 20\npart_enforce off\nsweep_interval 30\nforce_heavy_sweep TRUE\nrouting_engine torus-2QoS,updn,minhop\nconnect_roots TRUE\n" +
 		"root_guid_file /there/roots\nmax_reverse_hops 3\nsm_priority 5\nsminfo_polling_timeout 500\npolling_retry_number 2\nmax_wire_smps 16\n" +
 		"transaction_timeout 300\ntransaction_retries 2\ndrop_event_subscriptions TRUE\nperfmgr TRUE\nperfmgr_sweep_time_s 30\nperfmgr_ignore_cas TRUE\n" +
-		"log_flags 0x07\nno_clients_rereg TRUE\nqos TRUE\ncongestion_control TRUE\ncc_key 0x0000000000000009\ncc_ca_cong_setting_port_control 0x0001\nconsolidate_ipv6_snm_req TRUE\n"
+		"log_flags 0x07\nno_clients_rereg TRUE\nqos TRUE\nqos_ca_high_limit 7\nqos_swe_vlarb_low 1:2,3:4\nqos_rtr_sl2vl 0,1,2,3,4,5,6,7,0,1,2,3,4,5,6,7\ncongestion_control TRUE\ncc_key 0x0000000000000009\ncc_ca_cong_setting_port_control 0x0001\nconsolidate_ipv6_snm_req TRUE\n"
 	there := func(string) bool { return true }
 	im := Convert(read(t, text), there)
 	var b bytes.Buffer

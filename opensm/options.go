@@ -241,14 +241,14 @@ func qosOptions() []Option {
 		{Name: "suppress_sl2vl_mad_status_errors", kind: boolean, Default: "FALSE", Verdict: Needless, Means: "a refused table is one event"},
 	}
 	for _, class := range qosClasses {
-		lost := func(name string, k kind, def, means string) {
-			list = append(list, Option{Name: "qos_" + class + name, kind: k, Default: def, Verdict: Lost, Means: means, take: takePart("qos", takeLost)})
+		table := func(name string, k kind, def, setting, means string) {
+			list = append(list, Option{Name: "qos_" + class + name, kind: k, Default: def, Setting: setting, Means: means, take: takeQoS(class, name, setting)})
 		}
 		list = append(list, Option{Name: "qos_" + class + "max_vls", kind: number32, Default: "0", Verdict: Needless, Means: "OpenSM reads it and does nothing with it"})
-		lost("high_limit", signed32, "-1", "lanes have equal shares")
-		lost("vlarb_high", text, Null, "lanes have equal shares")
-		lost("vlarb_low", text, Null, "lanes have equal shares")
-		lost("sl2vl", text, Null, "a service level has the lane of its number, modulo the lanes of the link")
+		table("high_limit", signed32, "-1", "qos-high-limit", "with qos TRUE")
+		table("vlarb_high", text, Null, "qos-vlarb-high", "with qos TRUE")
+		table("vlarb_low", text, Null, "qos-vlarb-low", "with qos TRUE")
+		table("sl2vl", text, Null, "qos-sl2vl", "with qos TRUE; in force while forwarding tables use one lane")
 	}
 	return list
 }

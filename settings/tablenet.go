@@ -5,7 +5,9 @@ import (
 	"time"
 
 	"heddle/ib"
+	"heddle/ib/smp"
 	"heddle/sm"
+	"heddle/sm/config"
 )
 
 var routingTable = []Setting{
@@ -161,6 +163,26 @@ var linkTable = []Setting{
 		Name: "qos", Group: Links, Since: v020, OpenSM: "qos", Live: true,
 		Meaning: "set SL-to-VL tables (identity modulo the lanes of the link) and VL arbitration (equal lanes) on every link; otherwise only if the tables need several lanes",
 		value:   boolean{func(c *Config) *bool { return &c.SM.QoS }},
+	},
+	{
+		Name: "qos-sl2vl", Group: Links, Arg: "LANES", Since: v020, OpenSM: "qos_sl2vl", Live: true,
+		Meaning: "with qos, lanes of the service levels, by class of port; 15 discards. Not in force while forwarding tables need several lanes",
+		value:   levelLanes,
+	},
+	{
+		Name: "qos-vlarb-high", Group: Links, Arg: "TABLE", Since: v020, OpenSM: "qos_vlarb_high", Live: true,
+		Meaning: "with qos, VL arbitration of high priority, by class of port; weights count 64 bytes",
+		value:   arbitration(func(l *config.Lanes) *[]smp.VLArbEntry { return &l.High }),
+	},
+	{
+		Name: "qos-vlarb-low", Group: Links, Arg: "TABLE", Since: v020, OpenSM: "qos_vlarb_low", Live: true,
+		Meaning: "with qos, VL arbitration of low priority, by class of port; weights count 64 bytes",
+		value:   arbitration(func(l *config.Lanes) *[]smp.VLArbEntry { return &l.Low }),
+	},
+	{
+		Name: "qos-high-limit", Group: Links, Arg: "N", Unit: "4 KiB", Since: v020, OpenSM: "qos_high_limit", Live: true,
+		Meaning: "with qos, what may leave by the high table before a packet of the low one, by class of port; 0 is one packet, 255 no limit",
+		value:   highLimit,
 	},
 	{
 		Name: "read-lanes", Group: Links, Arg: "SWITCHES", Since: v020, Live: true,

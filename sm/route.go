@@ -96,6 +96,7 @@ func (c *Core) distribute(r *job.Result) {
 // needLanesFirst reports whether lanes have to be set up before the tables that need them are
 // written: the subnet used tables with one lane so far.
 func (c *Core) needLanesFirst() bool {
+	c.lanes.Unmap()
 	return c.lanes.Matter() && !c.lanes.SetUp() && !c.FirstSweep && !c.install.Quiet()
 }
 

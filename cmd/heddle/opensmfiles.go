@@ -125,7 +125,7 @@ func (x *opensmFiles) up(s *subnet.Snapshot, st store.Store) {
 	x.line("SUBNET UP")
 }
 
-// changed writes the files again if ports, their LIDs or states are other ones, outside the loop.
+// changed writes the files again if what they show is another, outside the loop.
 func (x *opensmFiles) changed(s *subnet.Snapshot, st store.Store) {
 	if x == nil || !s.Up || x.seen == 0 {
 		return
@@ -148,13 +148,22 @@ var lookSeed = maphash.MakeSeed()
 func look(s *subnet.Snapshot) uint64 {
 	var h maphash.Hash
 	h.SetSeed(lookSeed)
+	for i := range s.Nodes {
+		maphash.WriteComparable(&h, struct {
+			guid ib.GUID
+			name string
+		}{s.Nodes[i].Info.NodeGUID, s.Nodes[i].Desc})
+	}
 	for _, p := range s.Ports {
 		maphash.WriteComparable(&h, struct {
 			guid  ib.GUID
 			lid   ib.LID
 			lmc   uint8
 			state ib.PortState
-		}{p.GUID, p.LID, p.LMC, p.State()})
+			peer  subnet.Ref
+			width ib.LinkWidth
+			speed ib.LinkSpeed
+		}{p.GUID, p.LID, p.LMC, p.State(), p.Peer, p.Info.LinkWidthActive, s.Speed(p)})
 	}
 	return h.Sum64() | 1
 }

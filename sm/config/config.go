@@ -118,6 +118,8 @@ type Config struct {
 	// arbitration (all lanes alike) on every link. Without it they are
 	// programmed only when the installed tables need more than one lane.
 	QoS bool
+	// Lanes are the lane tables of the classes of ports, with QoS.
+	Lanes [NumPortClasses]Lanes
 	// SlowLane keeps the highest lane that all links between switches have free of paths, where
 	// they have two or more, and sets up lane tables from the start, so that flows to hot spots can
 	// be moved there.
@@ -298,6 +300,7 @@ func (c *Config) Adopt(n *Config) (ch Change) {
 	c.MaxMTU, c.LinkWidth, c.LinkSpeed, c.LinkSpeedExt = n.MaxMTU, n.LinkWidth, n.LinkSpeed, n.LinkSpeedExt
 	c.SubnetTimeOut, c.PacketLife, c.HOQLife, c.LeafHOQLife = n.SubnetTimeOut, n.PacketLife, n.HOQLife, n.LeafHOQLife
 	c.VLStallCount, c.LeafVLStallCount, c.LocalPhyErr, c.OverrunErr = n.VLStallCount, n.LeafVLStallCount, n.LocalPhyErr, n.OverrunErr
+	c.Lanes = n.Lanes
 	c.NoReregister, c.QoS, c.ReadLanes, c.PartEnforce, c.MaxVirtualPorts = n.NoReregister, n.QoS, n.ReadLanes, n.PartEnforce, n.MaxVirtualPorts
 	c.Engines, c.Explicit, c.AllowUnsafe, c.Roots = n.Engines, n.Explicit, n.AllowUnsafe, n.Roots
 	c.RouteSeed, c.Route, c.MaxVLs, c.Transition = n.RouteSeed, n.Route, n.MaxVLs, n.Transition
@@ -314,6 +317,11 @@ func (c *Config) Adopt(n *Config) (ch Change) {
 		c.VLStallCount != was.VLStallCount || c.LeafVLStallCount != was.LeafVLStallCount || c.LocalPhyErr != was.LocalPhyErr || c.OverrunErr != was.OverrunErr ||
 		c.QoS != was.QoS || c.PartEnforce != was.PartEnforce
 	ch.Lanes = c.QoS && !was.QoS
+	for i := range c.Lanes {
+		if c.QoS && !c.Lanes[i].Equal(&was.Lanes[i]) {
+			ch.Sweep, ch.Lanes = true, true
+		}
+	}
 	ch.Sweeps = c.SweepInterval != was.SweepInterval || c.FullInterval != was.FullInterval
 	ch.Polls = c.PollInterval != was.PollInterval || c.Priority != was.Priority
 	return ch

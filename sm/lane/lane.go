@@ -65,9 +65,11 @@ type Tables struct {
 	readDone bool             // all tables of a node were asked for since the last snapshot
 
 	setUp bool // all tables were set up in this mastership
-	first bool // they are being set up before the first forwarding tables that need them
-	used  map[ib.GUID]use
-	left  left
+	// mapped: the SL-to-VL tables of the configuration are in force.
+	mapped bool
+	first  bool // they are being set up before the first forwarding tables that need them
+	used   map[ib.GUID]use
+	left   left
 }
 
 // use says which SL-to-VL tables a switch was set up with.
@@ -89,7 +91,7 @@ func (t *Tables) Reset() {
 	clear(t.byNode)
 	clear(t.reading)
 	clear(t.used)
-	t.rows, t.reads, t.readDone, t.setUp, t.left = newRows(), nil, false, false, left{}
+	t.rows, t.reads, t.readDone, t.setUp, t.mapped, t.left = newRows(), nil, false, false, false, left{}
 }
 
 // Build turns an item into a request.

@@ -12,6 +12,7 @@ import (
 	"heddle/ib/smp"
 	"heddle/mad"
 	"heddle/route"
+	"heddle/sm/config"
 	"heddle/sm/env/envtest"
 	"heddle/sm/topo"
 	"heddle/sm/work"
@@ -22,6 +23,10 @@ import (
 // VLs, arbitration tables 8 entries. All tables are zero at first. Commands:
 //
 //	wanted vls=N        forwarding tables that use N VLs are to be installed
+//	qos CLASS LANES     the configuration gives the class of ports (ca, sw0, swe) lanes, one digit a
+//	                    level, and a low table with one entry for each; cap N is the room of
+//	                    low tables, port0 makes the switch's port 0 an enhanced one
+//	unmap               forwarding tables are about to be written
 //	start, first        set the tables up: of links that come up, or of all before the first
 //	                    forwarding tables that use VLs
 //	stage IN OUT …      a stage of a transition sets these tables of the switch
@@ -77,6 +82,28 @@ func (x *fixture) do(t *testing.T, d *datadriven.TestData) {
 		n := 0
 		d.ScanArgs(t, "vls", &n)
 		x.wanted = &route.Tables{NumVLs: n}
+	case "qos":
+		x.Config.QoS = true
+		for class := range config.NumPortClasses {
+			if class.String() != d.CmdArgs[0].Key {
+				continue
+			}
+			lanes := &x.Config.Lanes[class]
+			*lanes = config.Lanes{SLtoVL: &smp.SLtoVL{}}
+			for sl, c := range d.CmdArgs[1].Key {
+				lanes.SLtoVL[sl] = ib.VL(c - '0')
+				lanes.Low = append(lanes.Low, smp.VLArbEntry{VL: ib.VL(c - '0'), Weight: uint8(sl + 1)})
+			}
+		}
+	case "cap":
+		for i := range x.Fabric.Ports {
+			x.Fabric.Ports[i].Info.VLArbitrationLowCap = uint8(x.number(t, d, 0))
+		}
+	case "port0":
+		x.Fabric.Nodes[0].Switch.EnhancedPort0 = true
+	case "unmap":
+		x.l.Unmap()
+		x.Printf("set up: %v\n", x.l.SetUp())
 	case "start":
 		x.l.Start()
 		x.Run(x.l, x.agent)

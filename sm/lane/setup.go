@@ -5,6 +5,7 @@ import (
 	"heddle/ib/smp"
 	"heddle/mad"
 	"heddle/route/transition"
+	"heddle/sm/config"
 	"heddle/sm/forward"
 	"heddle/sm/topo"
 	"heddle/sm/work"
@@ -49,7 +50,7 @@ func (t *Tables) Start() {
 			t.suspect()
 		}
 		t.mend()
-	case t.setUp:
+	case t.setUp && t.mapped == t.maps():
 		t.Sweeper.Scope(func(p *topo.Port) {
 			if p.Info.PortState == ib.StateInit {
 				t.port(p)
@@ -59,6 +60,28 @@ func (t *Tables) Start() {
 		t.hosts()
 	default:
 		t.all()
+	}
+}
+
+// maps reports whether SL-to-VL tables of the configuration are in force: forwarding tables that use
+// several lanes rest on mappings of their own, and have been proven with these.
+func (t *Tables) maps() bool {
+	if w := t.install.Wanted(); !t.Config.QoS || w.NumVLs > 1 || w.Lanes != nil {
+		return false
+	}
+	for i := range t.Config.Lanes {
+		if t.Config.Lanes[i].SLtoVL != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// Unmap has all tables set up again before forwarding tables that need their own mappings, if those
+// of the configuration are in force.
+func (t *Tables) Unmap() {
+	if t.mapped && !t.maps() {
+		t.setUp = false
 	}
 }
 
@@ -78,7 +101,7 @@ func (t *Tables) FirstDone() {
 	if t.Errs > 0 {
 		return
 	}
-	t.setUp = true
+	t.setUp, t.mapped = true, false
 	for s, ni := range t.Fabric.SwitchNode {
 		t.used[t.Fabric.Nodes[ni].Info.NodeGUID] = use{nil, int32(s)}
 	}
@@ -99,7 +122,7 @@ func (t *Tables) Done(changed bool) {
 	if !t.Matter() || t.Errs > 0 {
 		return
 	}
-	t.setUp = true
+	t.setUp, t.mapped = true, t.maps()
 	if !changed {
 		return
 	}
@@ -119,7 +142,11 @@ func (t *Tables) all() {
 func (t *Tables) port(p *topo.Port) {
 	f := t.Fabric
 	n := &f.Nodes[p.Node]
-	if p.Num == 0 || !t.links.Moves(p) || t.Lanes(p) <= 1 {
+	if p.Num == 0 {
+		t.port0(p)
+		return
+	}
+	if !t.links.Moves(p) || t.Lanes(p) <= 1 {
 		return
 	}
 	if f.AgentPort(p.Node, p.Num).Info.CapabilityMask.Has(ib.CapIsSLMappingSupported) {
@@ -134,12 +161,57 @@ func (t *Tables) port(p *topo.Port) {
 			}
 		}
 	}
-	if p.Info.VLArbitrationLowCap > 0 {
-		t.Add(work.Make(work.OpGetArb, p.Node, p.Num, uint32(smp.VLArbLow0)))
+	t.arbitration(p)
+}
+
+// arbitration adds the arbitration tables of a port. Second blocks are the configuration's.
+func (t *Tables) arbitration(p *topo.Port) {
+	given := t.Config.LanesOf(t.Fabric.Nodes[p.Node].Info.NodeType, p.Num)
+	for _, x := range []struct {
+		part  uint16
+		entry bool // the port has entries there
+		ours  bool
+	}{
+		{smp.VLArbLow0, p.Info.VLArbitrationLowCap > 0, true},
+		{smp.VLArbLow1, p.Info.VLArbitrationLowCap > 32, given.Low != nil},
+		{smp.VLArbHigh0, p.Info.VLArbitrationHighCap > 0, true},
+		{smp.VLArbHigh1, p.Info.VLArbitrationHighCap > 32, given.High != nil},
+	} {
+		if x.entry && x.ours {
+			t.Add(work.Make(work.OpGetArb, p.Node, p.Num, uint32(x.part)))
+		}
 	}
-	if p.Info.VLArbitrationHighCap > 0 {
-		t.Add(work.Make(work.OpGetArb, p.Node, p.Num, uint32(smp.VLArbHigh0)))
+}
+
+// port0 adds the tables of a port 0 with lanes, if the configuration has some: its own for packets
+// that it sends, and those of external ports for packets that come in there.
+func (t *Tables) port0(p *topo.Port) {
+	n := &t.Fabric.Nodes[p.Node]
+	if !n.IsSwitch() || !n.Switch.EnhancedPort0 || t.first || ib.VLsOf(p.Info.OperationalVLs) <= 1 {
+		return
 	}
+	own, in := t.Config.LanesOf(n.Info.NodeType, 0), t.Config.LanesOf(n.Info.NodeType, 1)
+	if p.Info.CapabilityMask.Has(ib.CapIsSLMappingSupported) && t.maps() {
+		for num := range int(n.Info.NumPorts) + 1 {
+			if num == 0 && own.SLtoVL != nil || num > 0 && in.SLtoVL != nil {
+				t.Add(work.Make(work.OpGetSL, p.Node, 0, uint32(num)))
+			}
+		}
+	}
+	if own.Low != nil || own.High != nil {
+		t.arbitration(p)
+	}
+}
+
+// lanes is how many data VLs a port has.
+func (t *Tables) lanes(p *topo.Port) uint8 {
+	switch {
+	case p.Num == 0:
+		return uint8(max(ib.VLsOf(p.Info.OperationalVLs), 1))
+	case p.Has(topo.PortLinked):
+		return t.Lanes(p)
+	}
+	return 1
 }
 
 // oneTable reports whether one Set can program an output port of a switch for all input ports.
@@ -210,9 +282,13 @@ func (t *Tables) Stage(list []transition.LaneTable) {
 // wantedSL is the SL-to-VL table that a port is to have for packets from an input port.
 func (t *Tables) wantedSL(ni int32, in, out uint8) smp.SLtoVL {
 	n := &t.Fabric.Nodes[ni]
-	vls := uint8(1)
-	if p := t.Fabric.PortOf(ni, out); p.Has(topo.PortLinked) {
-		vls = t.Lanes(p)
+	vls := t.lanes(t.Fabric.PortOf(ni, out))
+	class := out
+	if out == 0 {
+		class = in // what leaves by port 0 has come in by that port
+	}
+	if given := t.Config.LanesOf(n.Info.NodeType, class); given.SLtoVL != nil && !t.first && t.maps() {
+		return config.OnLanes(given.SLtoVL, vls)
 	}
 	if t.first || n.GraphSwitch < 0 {
 		return forward.SLtoVL(nil, 0, in, out, vls)
@@ -220,14 +296,23 @@ func (t *Tables) wantedSL(ni int32, in, out uint8) smp.SLtoVL {
 	return forward.SLtoVL(t.install.Wanted().Lanes, n.GraphSwitch, in, out, vls)
 }
 
-// wantedArb gives each VL of the link the same low-priority weight and leaves the high-priority
-// table empty.
+// wantedArb is what the configuration says of a port, or else gives each VL of the link the same
+// low-priority weight and leaves the high-priority table empty.
 func (t *Tables) wantedArb(ni int32, num uint8, part uint16) (w smp.VLArb) {
 	p := t.Fabric.PortOf(ni, num)
-	if part != smp.VLArbLow0 {
+	given := t.Config.LanesOf(t.Fabric.Nodes[ni].Info.NodeType, num)
+	low, room := part <= smp.VLArbLow1, int(p.Info.VLArbitrationHighCap)
+	table := given.High
+	if low {
+		table, room = given.Low, int(p.Info.VLArbitrationLowCap)
+	}
+	switch {
+	case table != nil:
+		return config.ArbOnLanes(table, t.lanes(p), int((part-1)%2)*len(w), room)
+	case part != smp.VLArbLow0:
 		return w
 	}
-	for i := range min(int(p.Info.VLArbitrationLowCap), len(w), int(t.Lanes(p))) {
+	for i := range min(room, len(w), int(t.lanes(p))) {
 		w[i] = smp.VLArbEntry{VL: ib.VL(i), Weight: 4}
 	}
 	return w
@@ -256,12 +341,14 @@ func (t *Tables) gotArb(it work.Item, comp *mad.Completion) {
 	}
 	want := t.wantedArb(it.Node(), it.Port(), uint16(it.Extra()))
 	info := &t.Fabric.PortOf(it.Node(), it.Port()).Info
-	entries := info.VLArbitrationLowCap
-	if it.Extra() == uint32(smp.VLArbHigh0) {
-		entries = info.VLArbitrationHighCap
+	entries, lanes := int(info.VLArbitrationLowCap), t.Config.LanesOf(t.Fabric.Nodes[it.Node()].Info.NodeType, it.Port())
+	given := lanes.Low != nil || lanes.High != nil // then as OpenSM, also where an entry has no weight
+	if uint16(it.Extra()) > smp.VLArbLow1 {
+		entries = int(info.VLArbitrationHighCap)
 	}
-	for i := range min(int(entries), len(have)) {
-		if have[i].Weight != want[i].Weight || have[i].Weight != 0 && have[i].VL != want[i].VL {
+	entries -= int(it.Extra()-1) % 2 * len(have)
+	for i := range min(entries, len(have)) {
+		if have[i] != want[i] && (given || have[i].Weight != 0 || want[i].Weight != 0) {
 			t.Add(work.Make(work.OpSetArb, it.Node(), it.Port(), it.Extra()))
 			return
 		}

@@ -13,6 +13,9 @@ func (m *Manager) wanted(p *topo.Port) (w smp.PortInfo, ext, ok bool) {
 	w = p.Info
 	keep(&w)
 	w.LinkDownDefaultState = ib.PhysPolling
+	if given := m.Config.LanesOf(m.Fabric.Nodes[p.Node].Info.NodeType, p.Num); given.HighLimit != nil && (p.Num > 0 || m.Fabric.Nodes[p.Node].Switch.EnhancedPort0) {
+		w.VLHighLimit = *given.HighLimit
+	}
 	if p.Has(topo.PortEnd) {
 		if p.LID == 0 {
 			return w, false, false
@@ -166,7 +169,7 @@ func differs(w, p *smp.PortInfo, ext bool) bool {
 		w.LocalPhyErrors != p.LocalPhyErrors || w.OverrunErrors != p.OverrunErrors ||
 		w.ClientReregister || ext ||
 		w.NeighborMTU != p.NeighborMTU || w.OperationalVLs != 0 ||
-		w.VLStallCount != p.VLStallCount || w.HOQLife != p.HOQLife ||
+		w.VLHighLimit != p.VLHighLimit || w.VLStallCount != p.VLStallCount || w.HOQLife != p.HOQLife ||
 		w.PartitionEnforcementInbound != p.PartitionEnforcementInbound ||
 		w.PartitionEnforcementOutbound != p.PartitionEnforcementOutbound ||
 		w.LinkWidthEnabled != 0 || w.LinkSpeedEnabled != 0
