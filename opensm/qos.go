@@ -1,12 +1,10 @@
 package opensm
 
 import (
-	"fmt"
 	"strconv"
 	"strings"
 
 	"heddle/settings"
-	"heddle/sm/config"
 )
 
 // qosDefaults are OpenSM's values with qos TRUE where neither the class nor the common option has one.
@@ -32,8 +30,8 @@ func takeQoS(class, name, setting string) func(*taking) {
 			}
 		default:
 			var parts []string
-			for c := range config.NumPortClasses {
-				parts = append(parts, c.String()+"="+x.Conf.qosValue(c.String()+"_", name))
+			for _, c := range qosClasses[1:] {
+				parts = append(parts, strings.TrimSuffix(c, "_")+"="+x.Conf.qosValue(c, name))
 			}
 			x.set(setting, strings.Join(parts, "; "))
 		}
@@ -56,15 +54,20 @@ func (c *Conf) qosValue(class, name string) string {
 }
 
 // qosFrom is the value of an option of a class by the settings, for an export.
-func qosFrom(class config.PortClass, setting string) func(*settings.Config) string {
+func qosFrom(class, setting string) func(*settings.Config) string {
 	return func(c *settings.Config) string {
-		one := *c
-		for i := range one.SM.Lanes {
-			one.SM.Lanes[i] = c.SM.Lanes[class]
+		text := (&settings.Values{Config: *c}).Text(setting)
+		if !c.SM.QoS || text == "none" {
+			return ""
 		}
-		v := settings.Values{Config: one}
-		if text := v.Text(setting); c.SM.QoS && text != "none" {
-			return text
+		for item := range strings.SplitSeq(text, "; ") {
+			name, value, one := strings.Cut(item, "=")
+			if !one {
+				return item // of all classes
+			}
+			if name == class {
+				return value
+			}
 		}
 		return ""
 	}
@@ -73,8 +76,8 @@ func qosFrom(class config.PortClass, setting string) func(*settings.Config) stri
 func init() {
 	for _, name := range []string{"high_limit", "vlarb_high", "vlarb_low", "sl2vl"} {
 		special["qos_"+name] = none
-		for c := range config.NumPortClasses {
-			special[fmt.Sprintf("qos_%v_%s", c, name)] = qosFrom(c, "qos-"+strings.ReplaceAll(name, "_", "-"))
+		for _, c := range qosClasses[1:] {
+			special["qos_"+c+name] = qosFrom(strings.TrimSuffix(c, "_"), "qos-"+strings.ReplaceAll(name, "_", "-"))
 		}
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"heddle/ib"
 	"heddle/ib/smp"
 	"heddle/sm"
-	"heddle/sm/config"
 )
 
 var routingTable = []Setting{
@@ -172,12 +171,12 @@ var linkTable = []Setting{
 	{
 		Name: "qos-vlarb-high", Group: Links, Arg: "TABLE", Since: v020, OpenSM: "qos_vlarb_high", Live: true,
 		Meaning: "with qos, VL arbitration of high priority, by class of port; weights count 64 bytes",
-		value:   arbitration(func(l *config.Lanes) *[]smp.VLArbEntry { return &l.High }),
+		value:   arbitration(func(l *sm.Lanes) *[]smp.VLArbEntry { return &l.High }),
 	},
 	{
 		Name: "qos-vlarb-low", Group: Links, Arg: "TABLE", Since: v020, OpenSM: "qos_vlarb_low", Live: true,
 		Meaning: "with qos, VL arbitration of low priority, by class of port; weights count 64 bytes",
-		value:   arbitration(func(l *config.Lanes) *[]smp.VLArbEntry { return &l.Low }),
+		value:   arbitration(func(l *sm.Lanes) *[]smp.VLArbEntry { return &l.Low }),
 	},
 	{
 		Name: "qos-high-limit", Group: Links, Arg: "N", Unit: "4 KiB", Since: v020, OpenSM: "qos_high_limit", Live: true,

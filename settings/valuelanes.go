@@ -8,7 +8,7 @@ import (
 
 	"heddle/ib"
 	"heddle/ib/smp"
-	"heddle/sm/config"
+	"heddle/sm"
 )
 
 // notGiven is the text of what is not given.
@@ -16,8 +16,8 @@ const notGiven = "none"
 
 // byClass is a value for all classes of ports, and others for some: "VALUE; CLASS=VALUE; …".
 type byClass struct {
-	get  func(*config.Lanes) string // not empty
-	put  func(l *config.Lanes, text string) error
+	get  func(*sm.Lanes) string // not empty
+	put  func(l *sm.Lanes, text string) error
 	want string // what one value is
 }
 
@@ -41,7 +41,7 @@ func (b byClass) set(c *Config, text string) error {
 		}
 		found := false
 		for i := range lanes {
-			if name == "" || name == config.PortClass(i).String() {
+			if name == "" || name == sm.PortClass(i).String() {
 				found = true
 				if err := b.put(&lanes[i], strings.TrimSpace(value)); err != nil {
 					return err
@@ -63,7 +63,7 @@ func (b byClass) text(c *Config) string {
 		v := b.get(&c.SM.Lanes[i])
 		same = same && v == b.get(&c.SM.Lanes[0])
 		if v != notGiven {
-			parts = append(parts, config.PortClass(i).String()+"="+v)
+			parts = append(parts, sm.PortClass(i).String()+"="+v)
 		}
 	}
 	if same {
@@ -95,7 +95,7 @@ func numbers(text, separator string, most int, each func(item string) error) err
 // Lanes by service level.
 var levelLanes = byClass{
 	want: "lanes of the service levels 0, 1, …, 0 to 15 each, with commas",
-	get: func(l *config.Lanes) string {
+	get: func(l *sm.Lanes) string {
 		if l.SLtoVL == nil {
 			return notGiven
 		}
@@ -105,7 +105,7 @@ var levelLanes = byClass{
 		}
 		return strings.Join(parts, ",")
 	},
-	put: func(l *config.Lanes, text string) error {
+	put: func(l *sm.Lanes, text string) error {
 		if l.SLtoVL = nil; text == notGiven {
 			return nil
 		}
@@ -126,10 +126,10 @@ var levelLanes = byClass{
 }
 
 // arbitration is an arbitration table.
-func arbitration(at func(*config.Lanes) *[]smp.VLArbEntry) byClass {
+func arbitration(at func(*sm.Lanes) *[]smp.VLArbEntry) byClass {
 	return byClass{
 		want: "VL:WEIGHT, 0 to 14 and 0 to 255, at most 64, with commas",
-		get: func(l *config.Lanes) string {
+		get: func(l *sm.Lanes) string {
 			list := *at(l)
 			if list == nil {
 				return notGiven
@@ -140,7 +140,7 @@ func arbitration(at func(*config.Lanes) *[]smp.VLArbEntry) byClass {
 			}
 			return strings.Join(parts, ",")
 		},
-		put: func(l *config.Lanes, text string) error {
+		put: func(l *sm.Lanes, text string) error {
 			if *at(l) = nil; text == notGiven {
 				return nil
 			}
@@ -164,13 +164,13 @@ func arbitration(at func(*config.Lanes) *[]smp.VLArbEntry) byClass {
 // highLimit is how much may leave by the high table before a packet of the low one.
 var highLimit = byClass{
 	want: "0 to 255",
-	get: func(l *config.Lanes) string {
+	get: func(l *sm.Lanes) string {
 		if l.HighLimit == nil {
 			return notGiven
 		}
 		return strconv.Itoa(int(*l.HighLimit))
 	},
-	put: func(l *config.Lanes, text string) error {
+	put: func(l *sm.Lanes, text string) error {
 		if l.HighLimit = nil; text == notGiven {
 			return nil
 		}

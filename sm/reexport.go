@@ -19,6 +19,8 @@ type Config = config.Config
 type (
 	Transition  = config.Transition
 	VirtualMode = config.VirtualMode
+	Lanes       = config.Lanes
+	PortClass   = config.PortClass
 	Enforce     = config.Enforce
 )
 

@@ -97,7 +97,7 @@ var rules = []rule{
 	{"sm/hurry", []string{"sm/absent", "sm/env", "sm/notice", "sm/topo", "sm/work", "subnet", "mad", "ib/..."}, true, "hurried requests: absent nodes say who is silent, and the phase says nothing more than its time"},
 	{"sm/install", []string{"sm/config", "sm/env", "sm/forward", "sm/history", "sm/job", "sm/notice", "sm/topo", "sm/work", "subnet", "route/...", "mad", "fabric", "ib/..."}, true, "tables are written in stages, independent of what they are for"},
 	{"sm/job", []string{"sm/config", "sm/forward", "sm/notice", "subnet", "route/...", "fabric", "ib/..."}, true, "a job is a pure function of values"},
-	{"sm/lane", []string{"sm/env", "sm/forward", "sm/notice", "sm/topo", "sm/work", "subnet", "route/...", "mad", "ib/..."}, true, "SL-to-VL and arbitration tables: what they are for is behind interfaces"},
+	{"sm/lane", []string{"sm/config", "sm/env", "sm/forward", "sm/notice", "sm/topo", "sm/work", "subnet", "route/...", "mad", "ib/..."}, true, "SL-to-VL and arbitration tables: what they are for is behind interfaces"},
 	{"sm/lid", []string{"sm/notice", "sm/topo", "subnet", "store", "fabric", "ib/..."}, true, "LIDs are assigned by a function of a table and a discovered subnet"},
 	{"sm/light", []string{"sm/env", "sm/forward", "sm/notice", "sm/topo", "sm/work", "subnet", "route", "mad", "ib/..."}, true, "light sweeps ask; what to read then is for discovery to decide"},
 	{"sm/linkmgr", []string{"sm/config", "sm/damp", "sm/env", "sm/notice", "sm/topo", "sm/work", "store", "subnet", "mad", "ib/..."}, true, "ports and links: tables, partitions and discovery are behind interfaces"},
