@@ -308,9 +308,20 @@ func TestWriteToken(t *testing.T) {
 func TestReadToken(t *testing.T) {
 	o := Options{Token: "writer writer writer", ReadToken: "reader reader reader"}
 	h := New(newFake(0), o)
-	for _, path := range []string{"/v1/status", "/", "/healthz", "/readyz", "/openapi.json", "/v1/events/stream"} {
+	for _, path := range []string{"/v1/status", "/v1/whoami", "/v2", "/views/", "/healthz", "/readyz", "/openapi.json", "/v1/events/stream"} {
 		if w := ask(h, "GET", path, nil); w.Code != 401 {
 			t.Errorf("GET %s without a token: status %d", path, w.Code)
+		}
+	}
+	// The page's own files hold no data, and a browser has to have them to ask for a token.
+	for _, path := range []string{"/", "/shell.js", "/views/map.js", "/uplot/uPlot.min.css"} {
+		for _, wrong := range []string{"", "Bearer wrong"} {
+			if w := ask(h, "GET", path, nil, "Authorization: "+wrong); w.Code != 200 || w.Header().Get("Content-Security-Policy") == "" {
+				t.Errorf("GET %s with %q: status %d", path, wrong, w.Code)
+			}
+		}
+		if w := ask(h, "POST", path, nil); w.Code != 401 {
+			t.Errorf("POST %s without a token: status %d", path, w.Code)
 		}
 	}
 	for _, token := range []string{o.Token, o.ReadToken} {

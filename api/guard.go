@@ -18,7 +18,10 @@ import (
 	"sync"
 	"time"
 
+	"github.com/klauspost/compress/gzhttp"
+
 	"heddle/access"
+	"heddle/web"
 )
 
 // Bounds of request bodies, in bytes; Route.Body has others.
@@ -74,11 +77,16 @@ type guard struct {
 	o     Options
 	table *table
 	next  http.Handler
+	pack  func(http.Handler) http.HandlerFunc // compresses answers
 }
 
 func newGuard(next http.Handler, o Options) http.Handler {
 	o.Limits, o.Now = cmp.Or(o.Limits, NewLimits(0)), orNow(o.Now)
-	return http.NewCrossOriginProtection().Handler(&guard{o, newTable(), next})
+	pack, err := gzhttp.NewWrapper(gzhttp.EnableZstd(false))
+	if err != nil {
+		panic(err) // there is nothing in the options that could be wrong
+	}
+	return http.NewCrossOriginProtection().Handler(&guard{o, newTable(), next, pack})
 }
 
 // orNow is the clock of a server that was given none.
@@ -130,13 +138,22 @@ func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	head.Set("Content-Security-Policy", "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'")
 	head.Set("X-Content-Type-Options", "nosniff")
 	head.Set("Referrer-Policy", "no-referrer")
-	ctx := context.WithValue(r.Context(), callerKey{}, c)
+	if row.packed(r.Method) {
+		g.pack(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { g.serve(w, r, &c, row) })).ServeHTTP(w, r)
+		return
+	}
+	g.serve(w, r, &c, row)
+}
+
+// serve answers a request that is permitted.
+func (g *guard) serve(w http.ResponseWriter, r *http.Request, c *access.Caller, row *Route) {
+	ctx := context.WithValue(r.Context(), callerKey{}, *c)
 	if c.Token != "" || strings.HasPrefix(c.Name, "cert:") {
 		var stop context.CancelFunc
-		ctx, stop = g.whileValid(ctx, r, &c, row)
+		ctx, stop = g.whileValid(ctx, r, c, row)
 		defer stop()
 	}
-	g.audited(w, r.WithContext(ctx), &c, row)
+	g.audited(w, r.WithContext(ctx), c, row)
 }
 
 // denied says why a request is refused, by its status and a text; 0: it is not.
@@ -144,6 +161,8 @@ func (g *guard) denied(r *http.Request, row *Route, c *access.Caller, wrong erro
 	// On loopback everybody reads, also who shows a token that a manager had before.
 	reads := row != nil && c.Role.May(row.Least)
 	switch {
+	case row != nil && row.Public && web.Has(r.URL.Path):
+		return 0, "" // whatever was shown: browsers send credentials with all requests or with none
 	case errors.Is(wrong, errLimited) && !(reads && errors.Is(wrong, errWrongToken)):
 		return http.StatusTooManyRequests, wrong.Error()
 	case errors.Is(wrong, access.ErrUnknownToken), errors.Is(wrong, access.ErrExpired), errors.Is(wrong, errNoRole):

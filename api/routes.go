@@ -17,6 +17,8 @@ type Route struct {
 	Path   string // a pattern of net/http
 	// Least is the first role of the ladder viewer, operator, admin that may call it.
 	Least access.Role
+	// Public: everybody may have the files of the page (web.Has), without any credential: they hold no data.
+	Public bool
 	// Tenant may call it too, and sees or changes only what belongs to it.
 	Tenant bool
 	// Keys: the answer has keys, so that reading it is written to the audit log.
@@ -34,7 +36,7 @@ const ownThings = true
 // routes is the table. docs/access.md shows it; TestRolesDocumented compares them.
 var routes = []Route{
 	// The page, probes and descriptions.
-	{Method: http.MethodGet, Path: "/", Least: access.Viewer, Tenant: ownThings},
+	{Method: http.MethodGet, Path: "/", Public: true, Least: access.Viewer, Tenant: ownThings}, // files of this program
 	{Method: http.MethodGet, Path: "/healthz", Least: access.Viewer, Tenant: ownThings},
 	{Method: http.MethodGet, Path: "/readyz", Least: access.Viewer, Tenant: ownThings},
 	{Method: http.MethodGet, Path: "/openapi.json", Least: access.Viewer, Tenant: ownThings},
@@ -182,6 +184,12 @@ func (t *table) find(r *http.Request) *Route {
 		return nil // no file of the page
 	}
 	return row
+}
+
+// packed reports whether the answer may be compressed: none with keys, whose length could tell about them,
+// and no stream.
+func (r *Route) packed(method string) bool {
+	return method == http.MethodGet && !r.Keys && !strings.HasSuffix(r.Path, "/stream")
 }
 
 // known reports whether the path has a row with another method.

@@ -152,7 +152,7 @@ func TestTableOfAccess(t *testing.T) {
 					} else if server.name == "open" {
 						counts = access.Viewer
 					}
-					want := row != nil && (counts.May(row.Least) || counts == access.Tenant && row.Tenant)
+					want := row != nil && (counts.May(row.Least) || counts == access.Tenant && row.Tenant || row.Public && path == "/")
 					w := httptest.NewRecorder()
 					reached = ""
 					server.h.ServeHTTP(w, r)
@@ -225,9 +225,9 @@ func TestUnknownPathIsRefused(t *testing.T) {
 func TestRolesDocumented(t *testing.T) {
 	const file, begin, end = "../docs/access.md", "<!-- roles -->\n", "<!-- end of roles -->\n"
 	var b strings.Builder
-	b.WriteString("| method | path | viewer | operator | admin | tenant |\n|---|---|---|---|---|---|\n")
+	b.WriteString("| method | path | nobody | viewer | operator | admin | tenant |\n|---|---|---|---|---|---|---|\n")
 	for _, r := range Routes() {
-		fmt.Fprintf(&b, "| %s | `%s` |", r.Method, r.Path)
+		fmt.Fprintf(&b, "| %s | `%s` | %s |", r.Method, r.Path, map[bool]string{true: "yes"}[r.Public])
 		for _, role := range []access.Role{access.Viewer, access.Operator, access.Admin, access.Tenant} {
 			mark := ""
 			if r.allows(role) {

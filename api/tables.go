@@ -241,22 +241,8 @@ func smallTables(a huma.API, b Backend) {
 			"closed":   func(x, y *Finding) int { return ended(x).Compare(ended(y)) },
 		})
 	})
-	serveTable(a, "events", gen, func(q TableQuery) (Table[Event], error) {
-		list, err := b.FindEvents(EventsQuery{Limit: tableEvents})
-		if err != nil {
-			return Table[Event]{}, err
-		}
-		return pageOf(&q, list, eventText, map[string]column[Event]{
-			"time":    by(func(e *Event) uint64 { return e.Seq }),
-			"level":   by(func(e *Event) int { return slices.Index(levels, e.Level) }),
-			"kind":    by(func(e *Event) string { return e.Kind }),
-			"message": natural(func(e *Event) string { return e.Message }),
-		})
-	})
+	serveTable(a, "events", gen, (&eventTable{journal: b}).pageOf)
 }
-
-// tableEvents is how many events the table has, the newest: /v1/events has all that are kept.
-const tableEvents = 5000
 
 // severities and levels in their order, the worst first.
 var (

@@ -139,7 +139,7 @@ func TestPageOfPair(t *testing.T) {
 	if err := syscall.Kill(n, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	active.awaitText("The manager does not respond; retrying. The other one of the pair is at " + addr[s])
+	active.awaitMatch(`The manager does not respond since [0-9:]{8}; what is shown is of then. Retrying. The other one of the pair is at ` + regexp.QuoteMeta(addr[s]))
 	active.picture("killed")
 	standby.awaitMatch(`Pair: active since [0-9:]{8}: the active manager was silent; .*term [0-9,]+`)
 	for _, want := range []string{"SUBNET UP", "MASTER", "16\nhosts", "this manager is active now"} {
@@ -150,6 +150,7 @@ func TestPageOfPair(t *testing.T) {
 	standby.picture("takeover")
 	// It comes back, and is standby: its page goes on too.
 	active.awaitMatch(`Pair: standby since .* The active manager is at ` + regexp.QuoteMeta(addr[s]) + `\n`)
+	active.awaitMatch(`The manager responds again. It was started at [0-9:]{8}; all is shown anew.`)
 	standby.awaitText("the partner has all changes")
 	active.picture("back")
 	active.quiet(addr[a], addr[:]...)

@@ -147,7 +147,7 @@ export const kinds = {
       { title: 'Level', sort: 'level', cell: e => element('span', `level ${e.level}`, e.level) },
       { title: 'Kind', sort: 'kind', cell: e => e.kind },
       { title: 'At', cell: eventPlace },
-      { title: 'Event', sort: 'message', cell: e => e.message },
+      { title: 'Event', cell: e => e.message },
     ],
   },
 };

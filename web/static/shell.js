@@ -26,7 +26,7 @@
 // When another query of the same view is asked for, the view is closed and shown again: views keep nothing
 // but what the address says. One that returned { query(params) } gets the new query by that instead.
 
-import { $, element, html, link, num, show as replace } from './dom.js';
+import { $, button, clock, element, html, link, num, section, show as replace } from './dom.js';
 
 // Views by name: title, module if it is another one, whether the navigation has it.
 export const views = {
@@ -87,6 +87,12 @@ async function identify() {
   document.body.dataset.role = role;
 }
 
+// forget signs out.
+function forget() {
+  token = '';
+  try { sessionStorage.removeItem('token'); } catch { /* this page alone */ }
+}
+
 // signIn asks for a token and keeps it until the browser's tab is closed.
 function signIn(why) {
   const d = $('dialog');
@@ -131,6 +137,16 @@ function trouble(text) {
   const t = $('trouble');
   if (t.textContent !== text) t.textContent = text;
   t.hidden = !text;
+}
+
+// notice says for a minute that something is as it was not before.
+let noticeDue = 0;
+function notice(...parts) {
+  clearTimeout(noticeDue);
+  $('notice').hidden = false;
+  replace($('notice'), ...parts);
+  say($('notice').textContent);
+  noticeDue = setTimeout(() => { $('notice').hidden = true; }, 60000);
 }
 
 // ---- events ----
@@ -184,6 +200,7 @@ function restart() {
 
 // ---- status ----
 
+let lost = null; // since when the manager does not respond
 let status = null, ha = null, other = ''; // other: where the partner's API is, as far as this manager said
 let due = 0;
 const wakes = new Set();
@@ -248,24 +265,36 @@ async function refresh() {
     h = await request('GET', 'v1/ha');
   } catch (e) {
     if (e.status === 401 || e.status === 403) {
+      responds();
+      const before = role;
       if (role !== 'tenant') await identify();
+      badge('state', '–', '');
       badge('up', role === 'tenant' ? 'tenant' : 'sign in', 'warn');
       replace($('summary'), e.message);
+      if (role === 'none' && before !== 'none') { // its token was revoked, or has expired
+        forget();
+        await identify();
+        route(true);
+        notice('You were signed out: the token is not valid any more.');
+      }
       return;
     }
     badge('state', '–', '');
     badge('up', 'no response', 'bad');
+    if (!lost) say('The manager does not respond.');
+    lost ||= new Date();
     document.body.classList.add('mute'); // what it shows is of before
-    const text = 'The manager does not respond; retrying.';
+    const text = `The manager does not respond since ${clock(lost)}; what is shown is of then. Retrying.`;
     if (other) replace($('summary'), `${text} The other one of the pair is at `, page(other));
     else replace($('summary'), text);
     $('pair').hidden = true;
     throw e;
   }
+  const was = status;
   status = s;
   ha = h;
+  await renewed(was);
   const active = pair(h);
-  document.body.classList.remove('mute');
   document.body.classList.toggle('standby', !active); // a standby knows nothing of the subnet
   badge('state', s.state, s.state === 'MASTER' ? 'good' : 'warn');
   badge('up', s.subnet_up ? 'SUBNET UP' : s.phase, s.subnet_up || !active && s.phase === 'paired' ? 'good' : 'warn');
@@ -279,10 +308,40 @@ async function refresh() {
   $('wrong').className = `badge ${f.critical ? 'bad' : f.warning ? 'warn' : ''}`;
 }
 
+// responds is for an answer after silence.
+function responds() {
+  document.body.classList.remove('mute');
+  if (!lost) return;
+  const s = Math.round((Date.now() - lost) / 1000);
+  lost = null;
+  notice(`The manager responds again, after ${s} s.`);
+  trouble('');
+}
+
+// renewed shows anew what belongs to another run of the manager: its numbers begin anew.
+async function renewed(was) {
+  const silent = Boolean(lost);
+  responds();
+  if (!was || was.started === status.started) return;
+  await identify();
+  let out = '';
+  if (token && caller === 'anonymous') { // the daemon's token is another one at each start
+    forget();
+    await identify();
+    out = ' You were signed out: your token was of before.';
+  }
+  restart();
+  route(true);
+  const text = `${silent ? 'The manager responds again. It' : 'The manager'} was started at ${clock(status.started)}; all is shown anew.${out}`;
+  if (was.version === status.version) notice(text);
+  else notice(`${text} It is version ${status.version}, this page of ${was.version}: `, button('Load the page anew', () => location.reload()));
+}
+
 // poll refreshes the header, unless that is going on: a large fabric on a slow machine takes its time. What
 // fails is asked for again.
 let polling = null;
 function poll() {
+  if (role === 'none') return Promise.resolve(); // until somebody signs in
   return polling ??= refresh().catch(e => console.info(e.message)).finally(() => { polling = null; });
 }
 
@@ -383,6 +442,13 @@ async function route(again) {
   }
   if (!first && !again) main.focus(); // the keyboard goes on at the new view, and readers say its title
   main.setAttribute('aria-label', title);
+  if (role === 'none') {
+    badge('up', 'sign in', 'warn');
+    replace($('summary'), 'This manager shows the subnet to those who sign in.');
+    const p = section('Sign in', element('p', '', 'This address shows nothing of the subnet without a token or a client certificate.'), element('p', '', button('Sign in…', () => signIn(''))));
+    main.append(p);
+    return;
+  }
   if (!view) {
     main.append(element('p', '', 'There is no such view.'));
     return;
@@ -419,7 +485,7 @@ $('search').addEventListener('submit', e => {
 });
 addEventListener('hashchange', () => route());
 
-await identify().catch(() => {});
+await identify().catch(() => {}); // poll says that the manager does not respond
 restart();
 poll();
 route();
