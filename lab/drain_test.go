@@ -1,6 +1,7 @@
 package lab
 
 import (
+	"bytes"
 	"fmt"
 	"strings"
 	"testing"
@@ -8,8 +9,12 @@ import (
 
 	"heddle/fabric"
 	"heddle/ib"
+	"heddle/internal/routetest"
 	"heddle/route"
 	"heddle/route/engine/all"
+	"heddle/route/engine/file"
+	"heddle/route/engine/updn"
+	"heddle/route/osmdump"
 	"heddle/sim"
 	"heddle/sm"
 	"heddle/store"
@@ -131,8 +136,9 @@ func TestDrainUnderTraffic(t *testing.T) {
 // TestDrainEngines: whichever engine routes, a drained link has no entry, also after sweeps of everything, of a
 // region with a fault, and after tables from scratch; the manager has proved each of these tables. With
 // the link back there are routes over it again. next is the engine of the chain that follows where the
-// first one refuses a subnet without the link: dor needs a whole mesh, and tables of sssp from scratch may
-// have cycles.
+// first one refuses a subnet without the link: dor needs a whole mesh, tables of sssp from scratch may have
+// cycles, and tables of a file that lead over the link cannot be proved; and
+// between torus's tables of two subnets it stays with the proved ones that are installed.
 func TestDrainEngines(t *testing.T) {
 	for _, x := range []struct{ engine, kind, params, next string }{
 		{"minhop", "xgft", "2 4,4 1,4", ""},
@@ -144,11 +150,17 @@ func TestDrainEngines(t *testing.T) {
 		{"lash", "torus", "3x3", ""},
 		{"nue", "torus", "3x3", ""},
 		{"dor", "mesh", "3x3", "updn"},
+		{"torus", "torus", "4x4", "installed"},
+		{"vftree", "xgft", "2 4,4 1,4", ""},
+		{"file", "xgft", "2 4,4 1,4", "ftree"},
 	} {
 		t.Run(x.engine, func(t *testing.T) {
 			f := gen(t, x.kind, strings.Fields(x.params)...)
 			cfg := TrialConfig()
 			var engine route.Engine
+			if x.engine == "file" {
+				engine = dumped(t, f)
+			}
 			for _, e := range all.Engines() {
 				if e.Name() == x.engine {
 					engine = e
@@ -202,6 +214,24 @@ func TestDrainEngines(t *testing.T) {
 			}
 		})
 	}
+}
+
+// dumped is the engine that has the tables of updn from a file.
+func dumped(t *testing.T, f *fabric.Fabric) route.Engine {
+	t.Helper()
+	cfg := TrialConfig()
+	cfg.Engines = []route.Engine{updn.Engine{}}
+	c, m := bringUp(t, f, sim.Config{Seed: 3}, cfg)
+	mustUp(t, c, m)
+	var b bytes.Buffer
+	if err := routetest.WriteLFTs(&b, m.Snap.Graph, m.Snap.Tables.Flat()); err != nil {
+		t.Fatal(err)
+	}
+	d, err := osmdump.ReadRoutes(&b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return file.Engine{Dump: d}
 }
 
 // TestIsolate: an isolated link first loses its routes, then one end is disabled. It stays so over sweeps,

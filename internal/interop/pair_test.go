@@ -253,6 +253,9 @@ func TestPair(t *testing.T) {
 	if err := json.Unmarshal([]byte(out), &shown); err != nil || !shown.Active || shown.State != "paired" {
 		t.Errorf("ctl ha status: %v\n%s", err, out)
 	}
+	// A link is drained: that outlasts its manager too.
+	must(t, upTime, b.dir, nil, heddle, "ctl", "port", "drain", "sw-1-1:5", "--apply", "--why", "errors", "--api", p.addr[active])
+	awaitDrained(t, b.dir, p.addr[active], "sw-1-1:5")
 	before := p.look()
 	if !strings.Contains(before.pkeys, "0x8042") || !strings.Contains(strings.ToLower(before.groups), "ff12:a01c") {
 		t.Fatalf("the tools see no tenant or no member:\n%s\n%s", before.pkeys, before.groups)
@@ -274,6 +277,7 @@ func TestPair(t *testing.T) {
 	p.prog[active].stop(syscall.SIGKILL)
 	p.serves(1 - active)
 	p.same("after the active one was killed", before)
+	awaitDrained(t, b.dir, p.addr[1-active], "sw-1-1:5")
 
 	// It comes back, and is standby. Then the active one hands over.
 	p.start(active)
@@ -284,6 +288,7 @@ func TestPair(t *testing.T) {
 		}
 		p.serves(1 - active)
 		p.same("after a handover", before)
+		awaitDrained(t, b.dir, p.addr[1-active], "sw-1-1:5")
 	}
 
 	// SIGTERM hands over too.

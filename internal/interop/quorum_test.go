@@ -74,6 +74,9 @@ func TestQuorum(t *testing.T) {
 		t.Errorf("LIDs in etcd:\n%s", before)
 	}
 
+	must(t, upTime, dir, nil, heddle, "ctl", "port", "drain", "sw-0-0:1", "--apply", "--api", api(1))
+	awaitDrained(t, dir, api(1), "sw-0-0:1")
+
 	first.stop(syscall.SIGKILL) //nolint:errcheck // it is killed
 	at := standby[0].await("has the term|started anew with the state of the others", 0, upTime)
 	at = standby[0].await("SUBNET UP\n", at, upTime)
@@ -81,6 +84,7 @@ func TestQuorum(t *testing.T) {
 	if !strings.Contains(shown, "0x0010") && !strings.Contains(shown, "0x10") && !strings.Contains(shown, "0x8010") {
 		t.Errorf("the new master does not know the policy:\n%s", shown)
 	}
+	awaitDrained(t, dir, api(2), "sw-0-0:1")
 	if after := lids(); after != before {
 		t.Errorf("LIDs changed:\n%s\n%s", before, after)
 	}
