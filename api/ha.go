@@ -72,17 +72,21 @@ type Member struct {
 
 // Pair is how a manager stands to its partner.
 type Pair struct {
-	PortGUID   string  `json:"port_guid"`
-	Term       uint64  `json:"term" doc:"number of the term, one more for each change of the active manager"`
-	TermOwner  string  `json:"term_owner" doc:"port GUID of the manager whose term it is; import: an import of a backup; nobody: there is no term"`
-	Entry      uint64  `json:"entry" doc:"number of the last entry on this manager's disk"`
-	Peer       string  `json:"peer" doc:"the partner's address"`
-	PeerGUID   string  `json:"peer_guid"`
-	PeerAPI    string  `json:"peer_api,omitempty" doc:"where the partner's API is, as --peer-api says"`
-	PeerLID    int     `json:"peer_lid"`
-	PeerActive bool    `json:"peer_active" doc:"as it said last"`
-	PeerTerm   uint64  `json:"peer_term"`
-	PeerEntry  uint64  `json:"peer_entry"`
+	PortGUID   string `json:"port_guid"`
+	Term       uint64 `json:"term" doc:"number of the term, one more for each change of the active manager"`
+	TermOwner  string `json:"term_owner" doc:"port GUID of the manager whose term it is; import: an import of a backup; nobody: there is no term"`
+	Entry      uint64 `json:"entry" doc:"number of the last entry on this manager's disk"`
+	Peer       string `json:"peer" doc:"the partner's address"`
+	PeerGUID   string `json:"peer_guid"`
+	PeerAPI    string `json:"peer_api,omitempty" doc:"where the partner's API is, as --peer-api says"`
+	PeerLID    int    `json:"peer_lid"`
+	PeerActive bool   `json:"peer_active" doc:"as it said last"`
+	PeerTerm   uint64 `json:"peer_term"`
+	PeerEntry  uint64 `json:"peer_entry"`
+	// PeerPriority is negative if the partner does not say.
+	Priority     int `json:"priority" doc:"of this manager in SMInfo, which counts against third managers"`
+	PeerPriority int `json:"peer_priority" doc:"that of the partner; negative: it does not say"`
+
 	LagEntries uint64  `json:"lag_entries" doc:"entries that the standby of the two lacks"`
 	LagSeconds float64 `json:"lag_seconds" doc:"for how long it has lacked any"`
 	// Negative: none since the start.

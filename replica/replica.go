@@ -131,6 +131,9 @@ type Sign struct {
 	// Wall is the time in which an active manager stores ends of leases (Clock), in nanoseconds since
 	// 1970; 0: it is standby. The shell sets it.
 	Wall int64
+	// Rank is 1 more than the priority in SMInfo, which counts against third managers only; 0: it does
+	// not say. The shell sets it, and no rule of this package looks at it.
+	Rank uint8
 }
 
 // Message goes over a stream. A standby sends Hello and Ack on its own stream, and the active

@@ -64,7 +64,8 @@ func ctlHAPriority() *cobra.Command {
 reload. A standby whose priority is raised above the master's tells the master at
 once, which hands the subnet over; a master whose priority is lowered looks for a
 standby that now ranks above it. No LID moves. It works beside managers of others.
-The two of a pair settle who is active between themselves: see handover.`,
+In a pair it counts against third managers alone: the two settle between themselves
+who is active (see handover), so give both the same one.`,
 		Example: "  heddle ctl ha priority 15",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -141,6 +142,12 @@ func printPair(row func(k, f string, a ...any), h *api.HA) {
 		peer = "silent, " + peer + " before,"
 	}
 	row("partner", "%s at %s, port GUID %s, LID %d", peer, p.Peer, p.PeerGUID, p.PeerLID)
+	switch {
+	case p.PeerPriority >= 0 && p.PeerPriority != p.Priority:
+		row("priority", "%d, the partner has %d: give both the same, heddle ctl ha priority", p.Priority, p.PeerPriority)
+	default:
+		row("priority", "%d", p.Priority)
+	}
 	row("last sync", "%s", ago(p.Synced))
 	row("heard", "over TCP %s, in the subnet %s", ago(p.Stream), ago(p.Fabric))
 	printChannels(row, h)

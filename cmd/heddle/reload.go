@@ -142,6 +142,7 @@ func (r *running) Reload(ctx context.Context, dry bool) (out api.Reloaded, err e
 	r.mu.Lock()
 	r.f, r.core = f, c.core
 	r.mu.Unlock()
+	r.p.SetPriority(c.core.Priority)
 	r.limits.SetRate(f.API.Rate)
 	for _, x := range changes {
 		if x.Setting.Name == "log-level" {
@@ -233,9 +234,6 @@ func (r *running) SetPriority(priority int) error {
 	r.turn.Lock()
 	defer r.turn.Unlock()
 	f, core := r.now()
-	if f.HA.Peer != "" && f.Etcd.Store == "" {
-		return errors.New("the two of a pair settle between themselves who is active, not by priority: use handover")
-	}
 	f = smFlags{f.Values.Clone()}
 	if err := f.Set("priority", strconv.Itoa(priority), "ctl ha priority"); err != nil {
 		return err
@@ -262,6 +260,7 @@ func (r *running) take(f smFlags, core sm.Config) {
 	r.mu.Lock()
 	r.f, r.core = f, core
 	r.mu.Unlock()
+	r.p.SetPriority(core.Priority)
 	if d := r.p.Daemon(); d != nil {
 		d.ConfigureCore(core)
 	}

@@ -260,6 +260,7 @@ func (p *Pair) HA() api.HA {
 		PortGUID: st.Me.String(), Term: st.Term.Number, TermOwner: st.Term.Writer(), Entry: st.Last.Number,
 		Peer: st.Address, PeerGUID: st.Peer.String(), PeerAPI: p.cfg.Active, PeerLID: int(st.PeerLID), PeerActive: st.PeerRole == replica.Active,
 		PeerTerm: st.PeerTerm.Number, PeerEntry: st.PeerLast.Number,
+		Priority: int(st.Priority), PeerPriority: st.PeerPriority,
 		LagEntries: st.LagEntries, LagSeconds: st.LagTime.Seconds(),
 		Synced: seconds(lastSync(&st)),
 		Stream: seconds(st.Signs[replica.Stream]), Fabric: seconds(st.Signs[replica.Fabric]),

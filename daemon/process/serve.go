@@ -97,6 +97,14 @@ func (p *Process) Takeover(ctx context.Context, stale bool) error {
 
 func (p *Process) Forks() ([]api.Fork, error) { return p.cfg.Authority.Forks() }
 
+// SetPriority changes the priority of this manager in SMInfo, 0 to 15, for an authority that answers it
+// while no manager runs. A manager that runs is told otherwise (daemon.Daemon.ConfigureCore).
+func (p *Process) SetPriority(priority uint8) {
+	if a, ok := p.cfg.Authority.(*Pair); ok {
+		a.pair.SetPriority(priority)
+	}
+}
+
 // looper is an Authority with a loop of its own.
 type looper interface {
 	// Turns is that of a Daemon.
@@ -129,7 +137,7 @@ func (p *Process) Status() api.Status {
 		Damped: []api.Damped{}, Started: p.started,
 	}
 	if h.Pair != nil {
-		st.State, st.PortGUID, st.Stale = subnet.Standby.String(), h.Pair.PortGUID, h.Stale
+		st.State, st.PortGUID, st.Priority, st.Stale = subnet.Standby.String(), h.Pair.PortGUID, h.Pair.Priority, h.Stale
 		if h.Pair.PeerActive {
 			st.Master = h.Pair.PeerGUID
 		}

@@ -48,7 +48,7 @@ type Config struct {
 	// both managers, at least 16.
 	Secret []byte
 	// Priority and SMKey are those of SMInfo while no manager runs on the port, and must be
-	// those of the managers.
+	// those of the managers. Pair.SetPriority changes the first.
 	Priority uint8
 	SMKey    uint64
 	// Versions are those of the stream and of the journal; zero: those of this program.

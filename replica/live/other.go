@@ -72,7 +72,7 @@ func (o *other) master(f *band) ib.GUID {
 // does not outrank.
 func (o *other) rival(f *band) ib.GUID {
 	g := o.master(f)
-	if g == f.p.cfg.Rules.Peer || o.info.Priority >= f.p.cfg.Priority {
+	if g == f.p.cfg.Rules.Peer || o.info.Priority >= f.p.Priority() {
 		return g
 	}
 	return 0

@@ -53,6 +53,26 @@ func TestWrongPeerGUID(t *testing.T) {
 	}
 }
 
+// TestPriorityOverThird: a manager without its partner leaves the subnet to a third manager of the same
+// priority, and takes it when its own is raised.
+func TestPriorityOverThird(t *testing.T) {
+	b := newTestbed(t, 3)
+	b.masters = true
+	b.rules.Stale = 2 * time.Second
+	a, o := b.site[0], b.site[1]
+	o.mistaken = 0xBAD // so that a is a third manager to it
+	a.start()
+	b.eventually("the first one is active alone", func() bool { return a.active.Load() && a.pair().Status().State == Alone })
+	b.d.Do(func(s *sim.Subnet) { o.setSM(s, lidHost+ib.LID(a.i)) }) // as its manager does
+	o.start()
+	b.eventually("the second one holds", func() bool { return o.pair().Status().Held })
+	if o.active.Load() {
+		t.Error("it took over from one of its priority")
+	}
+	o.pair().SetPriority(8)
+	b.eventually("the second one is active", func() bool { return o.active.Load() })
+}
+
 // TestHandoverAlone: a manager without a standby refuses to hand over at once.
 func TestHandoverAlone(t *testing.T) {
 	b, a := begin(t, 1)

@@ -37,6 +37,8 @@ type Pair struct {
 	own    tids  // of the pair's own requests
 	answer answer
 
+	priority atomic.Uint32
+
 	mu sync.Mutex
 	st Status // guarded by mu
 
@@ -119,6 +121,7 @@ func New(cfg Config) (*Pair, error) {
 	if p.cfg.Versions == (wire.Versions{}) {
 		p.cfg.Versions = wire.Own()
 	}
+	p.SetPriority(cfg.Priority)
 	wall := p.epoch.UnixNano()
 	if cfg.Clock != nil {
 		wall = cfg.Clock()
@@ -129,7 +132,7 @@ func New(cfg Config) (*Pair, error) {
 	p.band.init(p)
 	p.streams.init(p)
 	p.disk = newDisk(p)
-	p.st = Status{Me: cfg.Rules.Me, Peer: cfg.Rules.Peer, Address: cfg.Peer, Signs: [2]time.Duration{-1, -1}, Since: time.Now()}
+	p.st = Status{Me: cfg.Rules.Me, Peer: cfg.Rules.Peer, Address: cfg.Peer, PeerPriority: -1, Signs: [2]time.Duration{-1, -1}, Since: time.Now()}
 	return p, nil
 }
 
@@ -320,6 +323,7 @@ func (p *Pair) do(out *replica.Output) {
 		p.streams.send(m)
 	}
 	if out.Sign != nil {
+		out.Sign.Rank = p.Priority() + 1
 		if out.Sign.Active {
 			out.Sign.Wall = p.clock.At(p.now())
 		}

@@ -246,3 +246,25 @@ func TestSMInfo(t *testing.T) {
 		}
 	}
 }
+
+// TestPriority: another priority shows in the SMInfo of a standby and in the signs of both, and who is
+// active of the two stays.
+func TestPriority(t *testing.T) {
+	b, a := begin(t, 2)
+	o := a.other()
+	m := *a.manager.Load()
+	for _, prio := range []uint8{15, 0} {
+		o.pair().SetPriority(prio)
+		var si smp.SMInfo
+		if err := si.Decode(smp.Data(b.ask(m, o, ib.MethodGet))); err != nil || si.Priority != prio || si.SMState != smp.SMStandby {
+			t.Errorf("SMInfo with priority %d: %+v, %v", prio, si, err)
+		}
+		b.eventually("the other one hears of it", func() bool { return a.pair().Status().PeerPriority == int(prio) })
+		if st := o.pair().Status(); st.Priority != prio || st.PeerPriority != 7 {
+			t.Errorf("it shows priority %d, and %d for the other one", st.Priority, st.PeerPriority)
+		}
+		if !a.active.Load() || o.active.Load() || len(a.granted) != 1 || len(o.granted) != 0 {
+			t.Error("another one is active")
+		}
+	}
+}

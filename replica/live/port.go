@@ -82,7 +82,7 @@ func (p *Pair) smInfo(k *mad.Packet) {
 	a.mu.Lock()
 	port, acts := a.info, a.acts
 	a.mu.Unlock()
-	si := smp.SMInfo{GUID: p.cfg.Rules.Me, SMKey: p.cfg.SMKey, ActCount: acts, Priority: p.cfg.Priority, SMState: smp.SMStandby}
+	si := smp.SMInfo{GUID: p.cfg.Rules.Me, SMKey: p.cfg.SMKey, ActCount: acts, Priority: p.Priority(), SMState: smp.SMStandby}
 	st := ib.StatusOK
 	trusted := port.MKey == 0 || smp.MKey(&m) == port.MKey
 	switch {

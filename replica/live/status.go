@@ -56,6 +56,9 @@ type Status struct {
 	PeerRole replica.Role
 	PeerTerm journal.Term
 	PeerLast journal.Mark
+	// Priority is this manager's in SMInfo, PeerPriority that of the peer, -1 if it does not say.
+	Priority     uint8
+	PeerPriority int
 	// LagEntries is how many entries the standby of the two lacks, as far as this manager knows;
 	// LagTime for how long it has lacked any.
 	LagEntries uint64
@@ -87,9 +90,18 @@ func (p *Pair) Status() Status {
 	p.mu.Lock()
 	st := p.st
 	p.mu.Unlock()
+	st.Priority = p.Priority()
 	st.Warm = st.Role == replica.Standby && p.isWarm()
 	return st
 }
+
+// Priority is that of this manager in SMInfo.
+func (p *Pair) Priority() uint8 { return uint8(p.priority.Load()) }
+
+// SetPriority changes it, 0 to 15: in the answers of a standby to SMInfo, in what a standby that may lack
+// entries compares another master with, and in the signs to the peer. It does not concern who of the
+// two is active. The managers of a mastership are told otherwise.
+func (p *Pair) SetPriority(priority uint8) { p.priority.Store(uint32(priority)) }
 
 func (p *Pair) set(f func(*Status)) {
 	p.mu.Lock()
@@ -129,7 +141,7 @@ func (p *Pair) publish(now mad.Time) {
 		if v.Peer.Active {
 			st.PeerRole = replica.Active
 		}
-		st.PeerTerm, st.PeerLast = v.Peer.Term, v.Peer.Last
+		st.PeerTerm, st.PeerLast, st.PeerPriority = v.Peer.Term, v.Peer.Last, int(v.Peer.Rank)-1
 		st.LagEntries, st.LagTime = lag, 0
 		if lag > 0 {
 			st.LagTime = now.Sub(p.lagSince)

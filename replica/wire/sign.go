@@ -54,7 +54,7 @@ func appendSign(b []byte, s *replica.Sign) []byte {
 			flags |= 1 << i
 		}
 	}
-	b = append(b, signVersion, flags, 0, 0)
+	b = append(b, signVersion, flags, s.Rank, 0)
 	for _, v := range []uint64{s.Boot, s.Seq, s.EchoBoot, s.Echo} {
 		b = be.AppendUint64(b, v)
 	}
@@ -75,7 +75,7 @@ func decodeSign(b []byte) (replica.Sign, error) {
 		Boot: d.Uint64(), Seq: d.Uint64(), EchoBoot: d.Uint64(), Echo: d.Uint64(),
 		Term: d.Term(), Last: d.Mark(), Pair: d.Uint64(), Left: d.Uint64(), Wall: int64(d.Uint64()),
 		Active: f&flagActive != 0, Alone: f&flagAlone != 0, Was: f&flagWas != 0,
-		Paired: f&flagPaired != 0, Yield: f&flagYield != 0, PortOK: f&flagPortOK != 0,
+		Paired: f&flagPaired != 0, Yield: f&flagYield != 0, PortOK: f&flagPortOK != 0, Rank: b[2],
 	}, nil
 }
 

@@ -21,7 +21,7 @@ var (
 	mark = journal.Mark{Term: term, Number: 900}
 	sign = replica.Sign{
 		Boot: 1, Seq: 2, EchoBoot: 3, Echo: 4, Term: term, Last: mark, Active: true, Was: true, Yield: true,
-		Pair: 5, Left: 6, Wall: 1_700_000_000_123_456_789,
+		Pair: 5, Left: 6, Wall: 1_700_000_000_123_456_789, Rank: 16,
 	}
 	agreed = Agreed{1, 1}
 )
@@ -247,7 +247,7 @@ func TestAgree(t *testing.T) {
 // that cannot be a pair.
 func TestLaterSign(t *testing.T) {
 	b := append(appendSign(nil, &sign), 1, 2, 3)
-	b[0], b[2], b[3] = 7, 1, 1
+	b[0], b[3] = 7, 1
 	b[1] |= 0xC0
 	if got, err := decodeSign(b); err != nil || got != sign {
 		t.Errorf("%+v, %v", got, err)
