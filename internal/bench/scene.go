@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"heddle/fabric"
@@ -33,10 +34,10 @@ type scene struct {
 	begun      mad.Time // when the other one failed
 	first      mad.Time // the first answer of the SA of want; 0: none yet
 	toldAt     mad.Time // when the last host was told
-	answeredAt mad.Time // when the last of those that were told was answered
+	answeredAt mad.Time // when the last join of those that were told was answered
 	changedAt  mad.Time // when the first change was acknowledged by want
 	told       int
-	answered   int
+	answered   int // joins
 	acked      int // changes that want acknowledged
 	probes     int
 	lost       int
@@ -54,6 +55,7 @@ const (
 	sceneAgain   = time.Second            // until a host repeats a join, as the kernel does
 	changeAgain  = 250 * time.Millisecond // until it repeats a change
 	sceneGroups  = 8
+	sceneJoins   = 4 // groups of each host: those of IPoIB, of IPv4 and of IPv6
 	changeEvery  = 5 * time.Millisecond
 	joinsSpread  = time.Millisecond // from the request to register again to the join
 	transactions = 0xFF             // in a transaction ID: what was asked
@@ -82,14 +84,19 @@ type sceneHost struct {
 	ep   *sim.Endpoint
 	node int
 	gid  ib.GID
-	mgid ib.GID
+	in   [sceneJoins]sceneJoin
 	tid  uint64
 	off  bool
 
-	told   ib.LID  // of the manager that it was told of last
-	joined ib.LID  // of the manager that answered its join last
-	asked  uint64  // the transaction of the join under way; 0: none
-	query  verdict // of the SA about a service
+	told  ib.LID  // of the manager that it was told of last
+	query verdict // of the SA about a service
+}
+
+// sceneJoin is the membership of a host in a group.
+type sceneJoin struct {
+	mgid  ib.GID
+	asked uint64 // the transaction of the join under way; 0: none
+	by    ib.LID // of the manager that answered last
 }
 
 // newScene serves a fat tree. The managers are on its first two hosts.
@@ -149,7 +156,9 @@ func (s *scene) attach(net *sim.Subnet) error {
 			return err
 		}
 		h := &sceneHost{s: s, ep: ep, node: i, gid: ib.MakeGID(ib.DefaultSubnetPrefix, ep.PortGUID())}
-		h.mgid = ib.MakeGID(0xFF12_A01C_0000_0000, ib.GUID(1+n%sceneGroups))
+		for k := range h.in {
+			h.in[k].mgid = ib.MakeGID(0xFF12_A01C_0000_0000, ib.GUID(1+(n+k)%sceneGroups))
+		}
 		ep.OnReregister = func() { net.After(time.Duration(s.r.Int64N(int64(joinsSpread))), func() { h.reregister(net) }) }
 		ep.OnPacket = func(p *mad.Packet) { h.receive(net, p) }
 		s.hosts = append(s.hosts, h)
@@ -183,23 +192,25 @@ func (h *sceneHost) reregister(net *sim.Subnet) {
 		h.s.toldAt = net.Now()
 	}
 	h.told = sm
-	h.join(net)
+	for k := range h.in {
+		h.join(net, &h.in[k])
+	}
 	if h == h.s.registrar() {
 		h.s.changeDue = net.Now()
 	}
 }
 
-func (h *sceneHost) join(net *sim.Subnet) {
+func (h *sceneHost) join(net *sim.Subnet, j *sceneJoin) {
 	var m ib.MAD
 	sa.New(&m, ib.MethodSet, sa.AttrMCMemberRecord, 0, sa.MCMemberCompMGID|sa.MCMemberCompPortGID|sa.MCMemberCompJoinState|
 		sa.MCMemberCompQKey|sa.MCMemberCompTClass|sa.MCMemberCompPKey|sa.MCMemberCompSL|sa.MCMemberCompFlowLabel)
-	r := sa.MCMemberRecord{MGID: h.mgid, PortGID: h.gid, QKey: 0x0B1B, PKey: ib.PKeyDefaultFull, JoinState: 1}
+	r := sa.MCMemberRecord{MGID: j.mgid, PortGID: h.gid, QKey: 0x0B1B, PKey: ib.PKeyDefaultFull, JoinState: 1}
 	r.Put(sa.Data(&m))
 	tid := h.send(askedJoin, &m)
-	h.asked = tid
+	j.asked = tid
 	net.After(sceneAgain, func() {
-		if h.asked == tid && !h.off {
-			h.join(net)
+		if j.asked == tid && !h.off {
+			h.join(net, j)
 		}
 	})
 }
@@ -214,21 +225,23 @@ func (h *sceneHost) receive(net *sim.Subnet, p *mad.Packet) {
 	ok := m.Status() == ib.StatusOK
 	switch tid & transactions {
 	case askedJoin:
-		if !ok || tid != h.asked {
+		k := slices.IndexFunc(h.in[:], func(j sceneJoin) bool { return j.asked == tid })
+		if !ok || k < 0 {
 			return // it asks again
 		}
-		h.asked = 0
-		if p.Addr.LID == s.want && h.joined != s.want && h.told == s.want {
+		j := &h.in[k]
+		j.asked = 0
+		if p.Addr.LID == s.want && j.by != s.want && h.told == s.want {
 			s.answered++
 			s.answeredAt = net.Now()
 		}
-		h.joined = p.Addr.LID
+		j.by = p.Addr.LID
 		var r sa.MCMemberRecord
 		if r.Decode(sa.Data(m)) == nil {
-			if old, had := s.mlids[h.mgid]; had && old != r.MLID {
-				s.moved[h.mgid] = true
+			if old, had := s.mlids[j.mgid]; had && old != r.MLID {
+				s.moved[j.mgid] = true
 			}
-			s.mlids[h.mgid] = r.MLID
+			s.mlids[j.mgid] = r.MLID
 		}
 	case askedPath:
 		if ok && p.Addr.LID == s.want && s.begun > 0 && s.first == 0 {
@@ -314,7 +327,9 @@ func (s *scene) joinedAll(lid ib.LID) (ok bool) {
 	ok = true
 	s.d.Do(func(*sim.Subnet) {
 		for _, h := range s.hosts {
-			ok = ok && (h.off || h.joined == lid)
+			for k := range h.in {
+				ok = ok && (h.off || h.in[k].by == lid)
+			}
 		}
 	})
 	return ok

@@ -188,10 +188,10 @@ func (s *scene) tryRound(two duo, how string) (x taken, err error) {
 		return x, err
 	}
 	err = s.await("hosts are told and answered", func(*sim.Subnet) bool {
-		return s.first > 0 && s.changedAt > 0 && s.told == len(s.present()) && s.answered == s.told
+		return s.first > 0 && s.changedAt > 0 && s.told == len(s.present()) && s.answered == sceneJoins*s.told
 	})
 	if err != nil {
-		return x, fmt.Errorf("%s: %w (%d of %d told, %d answered, first answer %v, change %v)", how, err, s.told, len(s.present()), s.answered, s.first > 0, s.changedAt > 0)
+		return x, fmt.Errorf("%s: %w (%d of %d told, %d joins answered, first answer %v, change %v)", how, err, s.told, len(s.present()), s.answered, s.first > 0, s.changedAt > 0)
 	}
 	s.d.Do(func(*sim.Subnet) {
 		x.first, x.told = s.first.Sub(s.begun), s.toldAt.Sub(s.begun)
@@ -276,6 +276,9 @@ func (b *bench) takePair(all *takeResults, hosts, kills int) error {
 			}
 			x.cold = p.cold
 			r.list = append(r.list, x)
+			if x.mft > 0 || x.lft > 0 && e.how != dead {
+				fmt.Fprintf(os.Stderr, "bench: %s: %d Sets of LFTs and %d of MFTs without a change of the subnet\n%s\n", e.how, x.lft, x.mft, p.tail())
+			}
 		}
 		fmt.Fprintf(os.Stderr, "bench: %d hosts, %s: %d times in %.0f s\n", hosts, e.how, e.times, time.Since(begin).Seconds())
 	}

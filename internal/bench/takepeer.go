@@ -224,11 +224,11 @@ func (s *scene) forget(two duo) (k takeKept, x taken, err error) {
 	for i := len(off) - 1; i >= 0; i-- {
 		h := off[i]
 		s.d.Do(func(net *sim.Subnet) {
-			h.off, h.joined = false, 0
+			h.off, h.in[0].by = false, 0
 			err = net.NodeUp(h.ep.NodeID())
 		})
 		if err == nil {
-			err = s.await("a host that was off is back", func(*sim.Subnet) bool { return h.joined != 0 })
+			err = s.await("a host that was off is back", func(*sim.Subnet) bool { return h.in[0].by != 0 })
 		}
 		if err != nil {
 			return k, x, err
