@@ -77,14 +77,9 @@ type Quorum struct {
 	mu      sync.Mutex
 	kept    *keptPort          // guarded by mu
 	port    mad.Transport      // of the mandate; guarded by mu
-	again   bool               // of the mandate: its cores are master from the start; guarded by mu
-	known   journal.Mark       // up to which the cores have read the state; guarded by mu
-	term    journal.Term       // the last one that was won, in which they alone wrote; guarded by mu
-	lost    bool               // that term ended otherwise than by giving it back; guarded by mu
-	stale   bool               // they are to be started anew; guarded by mu
-	dropped bool               // they know what was not stored, from standby; guarded by mu
+	stale   bool               // the cores are to be started anew; guarded by mu
 	since   journal.Term       // the last one that was known when they led without a term; guarded by mu
-	granted bool               // as master; guarded by mu
+	granted bool               // they are, as master; guarded by mu
 	wall    func() int64       // of the cores; nil: this machine's. Guarded by mu
 	stop    context.CancelFunc // of keep; nil while the core is not master; guarded by mu
 	why     error              // why the term was not won, or is lost; guarded by mu
@@ -92,6 +87,7 @@ type Quorum struct {
 	tally   tally              // guarded by mu
 	resting chan struct{}      // closed when keep, or the resignation after it, has ended; guarded by mu
 	warmth                     // guarded by mu
+	grasp                      // guarded by mu
 }
 
 // Defaults of a Quorum.
@@ -271,11 +267,11 @@ func (q *Quorum) lead(ctx context.Context, guid ib.GUID, dropped bool) error {
 	q.mu.Lock() // not before: who asks for the state does not wait
 	defer q.mu.Unlock()
 	switch {
-	case err == nil && (dropped || !q.current(had)):
+	case err == nil && q.lacks(had, dropped):
 		q.renew("had", q.known.String(), "has", had.String())
 		return errStale
 	case err == nil:
-		q.term, q.lost = had.Term.Next(guid), false
+		q.won(had.Term.Next(guid))
 		q.log().Info("this manager is master and has the term", "after", had.String())
 	default:
 		last, _ := q.Terms.Synced()
@@ -303,7 +299,7 @@ func (q *Quorum) behind(dropped bool) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	last, _ := q.Terms.Synced()
-	if q.again || !dropped && q.current(last) && !q.off() {
+	if !q.behindOf(last, dropped, q.off()) {
 		return false
 	}
 	q.renew("had", q.known.String(), "has", last.String())
@@ -318,12 +314,6 @@ func (q *Quorum) renew(more ...any) {
 		q.expect = time.Now()
 		q.Members.Lead(true) // who waits for the new cores is not to take over
 	}
-}
-
-// current reports whether the cores know the state up to an entry: it is the last one that they have
-// read, or one of a term in which they alone wrote. The holder of mu calls it.
-func (q *Quorum) current(had journal.Mark) bool {
-	return had == q.known || !q.lost && q.term != (journal.Term{}) && had.Term == q.term
 }
 
 // keep looks after the term while the core is master: if it could not be won, it is tried again; if it
@@ -405,8 +395,8 @@ func (q *Quorum) attend(ctx context.Context) {
 func (q *Quorum) regained(had journal.Mark, again bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if !again && !q.dropped && had == q.known {
-		q.term, q.lost = had.Term.Next(q.port.PortGUID()), false
+	if q.keeps(had, again) {
+		q.won(had.Term.Next(q.port.PortGUID()))
 		q.regain, q.why, q.unsure = true, nil, sm.SetUnsure{}
 		q.advised()
 		q.count(true)
