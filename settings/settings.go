@@ -16,6 +16,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 )
 
 // Versions in which settings appeared.
@@ -141,10 +142,13 @@ func (s *Setting) Brief() string { return s.value.brief(s.Unit) }
 func (s *Setting) Words() []string { return s.value.words() }
 
 // Default is the value without flag, variable and file, in its text form.
-func (s *Setting) Default() string {
+func (s *Setting) Default() string { return s.value.text(defaults()) }
+
+// defaults are read, never changed.
+var defaults = sync.OnceValue(func() *Config {
 	c := Defaults()
-	return s.value.text(&c)
-}
+	return &c
+})
 
 // Usage is the line of --help: meaning, range and default.
 func (s *Setting) Usage() string {
