@@ -77,11 +77,9 @@ func (d *Daemon) watchCables() (end func()) {
 			}
 			began := time.Now()
 			if s != nil || p == nil {
-				if plan != p {
-					d.tellPlan(p)
-				}
+				another := plan != p
 				plan, seen = p, s
-				d.compareCables(watch, p, s, began)
+				d.compareCables(watch, p, s, another, began)
 			}
 			// In a large subnet a comparison takes a while, and the subnet may change all the time.
 			pause.Reset(10 * time.Since(began))
@@ -102,18 +100,22 @@ func (d *Daemon) tellPlan(p *CablingPlan) {
 	d.note(slog.LevelInfo, kindCablingPlan, "the cables are compared with the plan "+p.Name, map[string]string{"plan": p.Name})
 }
 
-// compareCables compares a snapshot with the plan, and says what differs now, and what no more.
-func (d *Daemon) compareCables(watch *cabling.Watch, p *CablingPlan, s *subnet.Snapshot, now time.Time) {
+// compareCables compares a snapshot with the plan, which may be another one, and says what differs now,
+// and what no more.
+func (d *Daemon) compareCables(watch *cabling.Watch, p *CablingPlan, s *subnet.Snapshot, another bool, now time.Time) {
+	var st *cabling.Status
+	var opened, closed []cabling.Entry
 	if p == nil {
-		_, _, closed := watch.Step(now, "", nil, nil, cabling.Options{})
-		d.finder.cables.last.Store(nil)
-		d.tellCables(nil, closed)
-		return
+		_, _, closed = watch.Step(now, "", nil, nil, cabling.Options{})
+	} else {
+		o := show.CablingOptions(s)
+		o.Names, o.Partial, o.Ignore = p.Names, p.Partial, p.Ignore
+		st, opened, closed = watch.Step(now, p.Name, p.Plan, s.Fabric(), o)
 	}
-	o := show.CablingOptions(s)
-	o.Names, o.Partial, o.Ignore = p.Names, p.Partial, p.Ignore
-	st, opened, closed := watch.Step(now, p.Name, p.Plan, s.Fabric(), o)
 	d.finder.cables.last.Store(st)
+	if another {
+		d.tellPlan(p)
+	}
 	d.tellCables(opened, closed)
 }
 

@@ -86,6 +86,9 @@ func (d *Daemon) portView() *drain.View {
 // stepPorts restores links whose time is over or that are clean, and has one rule act.
 func (d *Daemon) stepPorts(now time.Time) {
 	k, v := &d.finder.ports, d.portView()
+	if v.Snap == nil || v.Snap.State != subnet.Master {
+		return // the store belongs to the master
+	}
 	k.mu.Lock()
 	for _, x := range k.core.Step(now, v) {
 		if err := d.setPort(&x); err != nil {

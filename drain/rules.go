@@ -56,6 +56,7 @@ func Acts(rules []findings.Rule) map[string]subnet.PortActionKind {
 func (c *Core) Configure(cfg Config) {
 	if cfg.Mode != c.cfg.Mode {
 		clear(c.handled)
+		c.acted = time.Time{}
 	}
 	c.cfg = cfg
 }
