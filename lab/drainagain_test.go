@@ -5,7 +5,10 @@ import (
 	"testing"
 	"time"
 
+	"heddle/drain"
 	"heddle/fabric"
+	"heddle/ib"
+	"heddle/sim"
 	"heddle/sm"
 	"heddle/store"
 	"heddle/subnet"
@@ -63,5 +66,56 @@ func TestDrainAfterRestart(t *testing.T) {
 	}
 	if err := e.Check(); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestIsolateHost: the switch's port of a host is disabled when an operator insists, stays so over a restart
+// of the switch, and the host is back after the restore, with its LID.
+func TestIsolateHost(t *testing.T) {
+	f := gen(t, "xgft", "2", "4,4", "1,4")
+	c, m := bringUp(t, f, sim.Config{Seed: 5}, TrialConfig())
+	mustUp(t, c, m)
+	var at fabric.Ref // the switch's end
+	for a, z := range f.Links {
+		if !f.Nodes[z.Node].IsSwitch() {
+			a, z = z, a
+		}
+		if !f.Nodes[a.Node].IsSwitch() && f.Nodes[a.Node].ID != m.Node {
+			at = z
+		}
+	}
+	host := f.Port(at).Peer
+	guid := f.Nodes[host.Node].Ports[host.Port].GUID
+	disabled := func() bool {
+		node, _ := c.Sim.Node(f.Nodes[at.Node].ID)
+		return c.Sim.PortInfo(node, int(at.Port)).PortPhysicalState == ib.PhysDisabled
+	}
+	link, err := drain.HostAt(m.Snap, f.Nodes[at.Node].GUID, int(at.Port))
+	if err != nil {
+		t.Fatal(err)
+	}
+	self := f.Port(fabric.Ref{Node: int32(f.Find(m.Node)), Port: 1}).Peer
+	if _, err := drain.HostAt(m.Snap, f.Nodes[self.Node].GUID, int(self.Port)); err == nil {
+		t.Error("the manager's own link can be isolated")
+	}
+	lid := m.Snap.Ports[m.Snap.PortByPortGUID(guid)].LID
+	link.Kind = subnet.Isolate
+	m.SetPortActions(link)
+	settle(t, c, m)
+	if !disabled() || m.Snap.PortByPortGUID(guid) >= 0 {
+		t.Fatalf("disabled %v\n%s", disabled(), strings.Join(m.Events(sm.Info), "\n"))
+	}
+	if err := powerCycle(c, f.Nodes[at.Node].ID); err != nil {
+		t.Fatal(err)
+	}
+	settle(t, c, m)
+	if !disabled() {
+		t.Fatalf("a restart of the switch brings the host back\n%s", strings.Join(m.Events(sm.Info), "\n"))
+	}
+	link.Kind = subnet.Restore
+	m.SetPortActions(link)
+	settle(t, c, m)
+	if i := m.Snap.PortByPortGUID(guid); disabled() || i < 0 || m.Snap.Ports[i].LID != lid {
+		t.Fatalf("after the restore disabled is %v, port %d\n%s", disabled(), i, strings.Join(m.Events(sm.Info), "\n"))
 	}
 }
