@@ -28,7 +28,7 @@ func (r *Events) compose(batch []entry, now time.Time, release bool) (out []entr
 	for i := range batch {
 		x := &batch[i]
 		if x.e.Kind == kindAudit {
-			ok, cut := r.audits.allow(x.e.Kind, now)
+			ok, cut := r.audits.Allow(x.e.Kind, now)
 			if cut > 0 {
 				plain(auditsCut(cut))
 			}
@@ -40,14 +40,14 @@ func (r *Events) compose(batch []entry, now time.Time, release bool) (out []entr
 		f.Kind, f.At, f.Tag = x.e.Kind, x.e.Time, x
 		add(r.causes.Step(&f, next+uint64(len(out))))
 	}
-	for _, c := range r.audits.end(now, release) {
-		plain(auditsCut(c.n))
+	for _, c := range r.audits.End(now, release) {
+		plain(auditsCut(c.N))
 	}
 	if due := r.causes.Due(); release || !due.IsZero() && !now.Before(due) {
 		add(r.causes.Release(next+uint64(len(out)), nil))
 	}
-	for _, c := range r.log.end(now, release) {
-		tellCut(r.lastLog, c.kind, c.n)
+	for _, c := range r.log.End(now, release) {
+		tellCut(r.lastLog, c.Kind, c.N)
 	}
 	return out
 }
@@ -97,80 +97,8 @@ func eventLink(l *incident.Link) api.EventLink {
 	return out
 }
 
-// Bounds of one kind in each logSpan: lines of the log, and events about requests.
-const (
-	logSpan   = time.Minute
-	logMost   = 10
-	auditMost = 300
-)
-
-// logLimit bounds what is said of one kind in each logSpan. Pure, not safe for concurrent use.
-type logLimit struct {
-	most  int
-	kinds map[string]*logKind
-}
-
-type logKind struct {
-	began     time.Time
-	told, cut int
-}
-
-// allow reports whether one more is said of a kind. If a new span begins, it also returns how many were
-// left out in the last one.
-func (l *logLimit) allow(kind string, now time.Time) (ok bool, cut int) {
-	if l.kinds == nil {
-		l.kinds = map[string]*logKind{}
-	}
-	k := l.kinds[kind]
-	if k == nil || now.Sub(k.began) >= logSpan {
-		if k != nil {
-			cut = k.cut
-		}
-		k = &logKind{began: now}
-		l.kinds[kind] = k
-	}
-	if k.told >= l.most {
-		k.cut++
-		return false, 0
-	}
-	k.told++
-	return true, cut
-}
-
-// cutKind is how many of a kind were left out.
-type cutKind struct {
-	kind string
-	n    int
-}
-
-// end forgets kinds whose span is over, or all, and returns those of which something was left out.
-func (l *logLimit) end(now time.Time, all bool) (list []cutKind) {
-	for _, kind := range slices.Sorted(maps.Keys(l.kinds)) {
-		k := l.kinds[kind]
-		if !all && now.Sub(k.began) < logSpan {
-			continue
-		}
-		if k.cut > 0 {
-			list = append(list, cutKind{kind: kind, n: k.cut})
-		}
-		if all {
-			k.cut = 0 // the span goes on
-		} else {
-			delete(l.kinds, kind)
-		}
-	}
-	return list
-}
-
-// due is when something that was left out is to be said; zero: nothing was.
-func (l *logLimit) due() (t time.Time) {
-	for _, k := range l.kinds {
-		if k.cut > 0 {
-			t = earlier(t, k.began.Add(logSpan))
-		}
-	}
-	return t
-}
+// auditMost bounds the events about requests in each logs.Span.
+const auditMost = 300
 
 var slogLevels = map[string]slog.Level{"debug": slog.LevelDebug, "info": slog.LevelInfo, "warn": slog.LevelWarn, "error": slog.LevelError}
 
@@ -182,7 +110,7 @@ func (r *Events) tell(log *slog.Logger, e *api.Event) {
 	}
 	r.lastLog = log
 	if !log.Enabled(context.Background(), slog.LevelDebug) {
-		ok, cut := r.log.allow(e.Kind, e.Time)
+		ok, cut := r.log.Allow(e.Kind, e.Time)
 		if cut > 0 {
 			tellCut(log, e.Kind, cut)
 		}

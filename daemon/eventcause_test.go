@@ -13,6 +13,7 @@ import (
 	"heddle/api"
 	"heddle/ib"
 	"heddle/incident"
+	"heddle/logs"
 )
 
 // TestEventsOfOneCause: the links of a switch that is gone are in its event; what follows has its cause; held
@@ -138,7 +139,7 @@ func TestAuditsCut(t *testing.T) {
 		if n := len(follow(t, r, 0)); n != auditMost {
 			t.Errorf("%d events", n)
 		}
-		<-time.After(logSpan)
+		<-time.After(logs.Span)
 		synctest.Wait()
 		list := follow(t, r, auditMost)
 		if len(list) != 1 || list[0].Kind != "audit_cut" || list[0].Attrs["count"] != "700" {

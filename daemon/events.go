@@ -12,6 +12,7 @@ import (
 
 	"heddle/api"
 	"heddle/incident"
+	"heddle/logs"
 	"heddle/store/ring"
 )
 
@@ -53,9 +54,9 @@ type Events struct {
 
 	// Owned by the goroutine that writes:
 	causes  *incident.Core
-	log     logLimit
+	log     logs.Limit
 	lastLog *slog.Logger // of the last event that has one
-	audits  logLimit
+	audits  logs.Limit
 	failed  string // why the ring takes nothing
 
 	dirty atomic.Bool // a sync is due
@@ -74,7 +75,7 @@ func OpenEvents(r *ring.Ring, manager string) *Events {
 	close(idle)
 	return &Events{
 		ring: r, manager: manager, idle: idle, last: r.Last(), more: make(chan struct{}), causes: incident.New(),
-		log: logLimit{most: logMost}, audits: logLimit{most: auditMost},
+		log: logs.Limit{Most: logs.Most}, audits: logs.Limit{Most: auditMost},
 	}
 }
 
@@ -164,7 +165,7 @@ func (r *Events) write() {
 func (r *Events) rest() {
 	r.busy, r.queue = false, nil
 	close(r.idle)
-	due := earlier(r.causes.Due(), earlier(r.log.due(), r.audits.due()))
+	due := earlier(r.causes.Due(), earlier(r.log.Due(), r.audits.Due()))
 	if r.holding = !due.IsZero(); !r.holding {
 		return
 	}

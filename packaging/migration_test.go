@@ -120,6 +120,9 @@ func TestMigration(t *testing.T) {
 	if out := m.do("journalctl -u heddle@$port | grep -o '[0-9]* LFT blocks sent' | sort -u"); out != "0 LFT blocks sent" {
 		t.Errorf("the first sweep: %s", out)
 	}
+	if out := m.do("journalctl -t heddle -p info HEDDLE_KIND=sweep_end -o json -n 1"); !strings.Contains(out, `"HEDDLE_CAUSE":"`) || !strings.Contains(out, `"PRIORITY":"6"`) {
+		t.Errorf("the journal has no fields: %s", out)
+	}
 	if out := m.do("systemctl is-active heddle@$port; systemctl is-active opensm@$port || true; systemctl is-enabled opensm heddle@$port || true"); out != "active\ninactive\ndisabled\nenabled" {
 		t.Errorf("services: %s", out)
 	}

@@ -103,9 +103,20 @@ type UFM struct {
 
 // Log configures logging.
 type Log struct {
-	Level int // as log/slog counts: -4 debug, 0 info, 4 warn, 8 error
-	JSON  bool
+	Level  int // as log/slog counts: -4 debug, 0 info, 4 warn, 8 error
+	Form   LogForm
+	Syslog string // the server, or empty
 }
+
+// LogForm is the form of the log.
+type LogForm uint8
+
+// Forms of the log.
+const (
+	LogAuto LogForm = iota // the journal with fields where the program writes to it, otherwise text
+	LogText
+	LogJSON
+)
 
 // HotSpots says what becomes of flows to hot spots with all settings together: with --once, or
 // without --perf, nobody finds any.

@@ -390,7 +390,12 @@ var programTable = []Setting{
 	},
 	{
 		Name: "log-format", Group: Running, Arg: "FORM", Since: first,
-		Meaning: "form of the log",
-		value:   choice[bool]{func(c *Config) *bool { return &c.Log.JSON }, []word[bool]{{"text", false}, {"json", true}}},
+		Meaning: "form of the log; auto: where standard error is the journal of systemd, entries with fields, otherwise text (docs/events.md)",
+		value:   choice[LogForm]{func(c *Config) *LogForm { return &c.Log.Form }, []word[LogForm]{{"auto", LogAuto}, {"text", LogText}, {"json", LogJSON}}},
+	},
+	{
+		Name: "syslog", Group: Running, Arg: "SERVER", Since: v020, Commands: []string{"sm", "up"},
+		Meaning: "also send the log to a syslog server: tcp://HOST:PORT, or tls://HOST:PORT with a certificate that this machine trusts (RFC 5424)",
+		value:   text{func(c *Config) *string { return &c.Log.Syslog }},
 	},
 }

@@ -19,6 +19,8 @@ import (
 	"heddle/agent"
 	"heddle/agent/live"
 	"heddle/api"
+	"heddle/logs"
+	"heddle/settings"
 )
 
 // agentFlags are the flags of heddle agent.
@@ -129,7 +131,7 @@ func (f *agentFlags) run(cmd *cobra.Command) error {
 	}
 	cfg := live.Config{
 		Core: f.core, Wait: f.wait, KernelWait: f.kernelWait,
-		Log: slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: level})),
+		Log: slog.New(logs.Limited(localLog(cmd.ErrOrStderr(), settings.LogAuto, level))),
 	}
 	cfg.Core.FirstTID = rand.Uint32()
 	var err error

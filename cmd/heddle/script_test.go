@@ -67,7 +67,7 @@ func TestScript(t *testing.T) {
 			return false, fmt.Errorf("unknown condition %q", cond)
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"exits": exits, "start": start, "tell": tell, "say": say, "finish": finish, "hangup": hangup, "logs": logs, "errors": errorsMatch, "json": jsonKeys,
+			"exits": exits, "start": start, "tell": tell, "say": say, "finish": finish, "hangup": hangup, "logs": written, "errors": errorsMatch, "json": jsonKeys,
 		},
 	})
 }
@@ -253,7 +253,7 @@ func hangup(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-func logs(ts *testscript.TestScript, neg bool, args []string) {
+func written(ts *testscript.TestScript, neg bool, args []string) {
 	want(ts, neg, args, 2, "logs NAME PATTERN")
 	if p := proc(ts, args[0]); !p.errors.await(0, regexp.MustCompile(args[1])) {
 		ts.Fatalf("no line matches %s\n%s", args[1], p.errors.String())

@@ -46,17 +46,6 @@ func (f smFlags) register(fs *pflag.FlagSet, command string) {
 	registerSettings(fs, f.Values, settings.Of(command))
 }
 
-// logger returns a logger that writes to w as configured, and its level, which may change.
-func (f smFlags) logger(w io.Writer) (*slog.Logger, *slog.LevelVar) {
-	level := new(slog.LevelVar)
-	level.Set(slog.Level(f.Log.Level))
-	o := &slog.HandlerOptions{Level: level}
-	if f.Log.JSON {
-		return slog.New(slog.NewJSONHandler(w, o)), level
-	}
-	return slog.New(slog.NewTextHandler(w, o)), level
-}
-
 // config is the configuration of a command's core, with the contents of files that
 // settings name.
 func (f smFlags) config(command string) (c sm.Config, err error) {
@@ -154,7 +143,11 @@ as it is.`,
 				return err
 			}
 			tty := newTerminal(cmd)
-			log, level := f.logger(tty)
+			log, level, end, err := f.loggers(tty)
+			if err != nil {
+				return err
+			}
+			defer end()
 			f.warnSecrets(log)
 			if cfg.MKey == 0 && !once {
 				log.Warn("no M_Key protects the ports, so any host can change them; set one with --m-key-file", "kind", "open_configuration")

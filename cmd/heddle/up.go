@@ -105,7 +105,11 @@ func (f *upFlags) run(cmd *cobra.Command) error {
 		return err
 	}
 	tty := newTerminal(cmd)
-	log, level := f.logger(tty)
+	log, level, end, err := f.loggers(tty)
+	if err != nil {
+		return err
+	}
+	defer end()
 	f.warnSecrets(log)
 	if fab.Count(ib.NodeCA) < 2 && !cmd.Flags().Changed("traffic") {
 		f.sim.traffic = nil // nobody to send to

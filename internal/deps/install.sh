@@ -17,6 +17,7 @@ want=(
   slurmctld:slurmctld
   scontrol:slurm-client
   mandoc:mandoc
+  rsyslogd:rsyslog
   gcc:gcc # for the race detector
 )
 lack=()

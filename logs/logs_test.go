@@ -1,0 +1,213 @@
+package logs
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// entry decodes what the journal gets.
+func entry(b []byte) (map[string]string, error) {
+	m := map[string]string{}
+	for len(b) > 0 {
+		head, rest, ok := bytes.Cut(b, []byte("\n"))
+		if !ok {
+			return nil, errors.New("no end of line")
+		}
+		key, value, one := strings.Cut(string(head), "=")
+		if !one {
+			if len(rest) < 8 {
+				return nil, errors.New("no length")
+			}
+			n := binary.LittleEndian.Uint64(rest)
+			if uint64(len(rest)) < 8+n+1 || rest[8+n] != '\n' {
+				return nil, errors.New("the length is wrong")
+			}
+			value, rest = string(rest[8:8+n]), rest[8+n+1:]
+		}
+		if key == "" || len(key) > 64 || strings.Trim(key, "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_") != "" || key[0] == '_' {
+			return nil, fmt.Errorf("the journal drops field %q", key)
+		}
+		m[key] = value
+		b = rest
+	}
+	return m, nil
+}
+
+// journal is a socket in the place of the journal's.
+func journal(t *testing.T, path string) *net.UnixConn {
+	t.Helper()
+	c, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+func read(t *testing.T, c *net.UnixConn) map[string]string {
+	t.Helper()
+	b := make([]byte, 1<<16)
+	n, err := c.Read(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := entry(b[:n])
+	if err != nil {
+		t.Fatalf("%v: %q", err, b[:n])
+	}
+	return m
+}
+
+// TestJournal: an entry has a field for each attribute, also after the journal was started anew, and with a journal
+// that is gone or stuck the line is in the other log.
+func TestJournal(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "socket")
+	c := journal(t, path)
+	var text bytes.Buffer
+	level := new(slog.LevelVar)
+	h, err := Journal(path, level, slog.NewTextHandler(&text, nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	log := slog.New(h)
+	log.Debug("nothing")
+	log.With("node", "spine 3").WithGroup("g").Warn("spine-3: left the subnet", "port", 17, slog.Group("peer", "lid", 9), "err", errors.New("two\nlines"))
+	want := map[string]string{
+		"MESSAGE":  `spine-3: left the subnet node="spine 3" g.port=17 g.peer.lid=9 g.err="two\nlines"`,
+		"PRIORITY": "4", "SYSLOG_IDENTIFIER": "heddle",
+		"HEDDLE_NODE": "spine 3", "HEDDLE_G_PORT": "17", "HEDDLE_G_PEER_LID": "9", "HEDDLE_G_ERR": "two\nlines",
+	}
+	if got := read(t, c); fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Errorf("got  %v\nwant %v", got, want)
+	}
+	level.Set(slog.LevelDebug)
+	for l, p := range map[slog.Level]string{slog.LevelDebug: "7", slog.LevelInfo: "6", slog.LevelError: "3"} {
+		log.Log(t.Context(), l, "x", "cause", uint64(4711), "kind", "node_gone")
+		if got := read(t, c); got["PRIORITY"] != p || got["HEDDLE_CAUSE"] != "4711" || got["HEDDLE_KIND"] != "node_gone" {
+			t.Errorf("%v: %v", l, got)
+		}
+	}
+	c.Close()
+	os.Remove(path)
+	log.Error("gone", "kind", "x")
+	if s := text.String(); !strings.Contains(s, "level=ERROR msg=gone kind=x journal=") {
+		t.Errorf("without a journal: %q", s)
+	}
+	c = journal(t, path)
+	text.Reset()
+	log.Info("again")
+	if got := read(t, c); got["MESSAGE"] != "again" || text.Len() > 0 {
+		t.Errorf("a new journal has %v, the other log %q", got, text.String())
+	}
+	for i := 0; text.Len() == 0; i++ { // until its buffer is full
+		log.Info(strings.Repeat("x", 10_000))
+		if i > 1<<20 {
+			t.Fatal("there is no end")
+		}
+	}
+	if s := text.String(); !strings.Contains(s, "msg=xxxx") || !strings.Contains(s, "timeout") {
+		t.Errorf("with a journal that does not read: %.200q", s)
+	}
+	if _, err := Journal(path+"x", level, h); err == nil {
+		t.Error("no socket, and no error")
+	}
+}
+
+func TestInJournal(t *testing.T) {
+	f, err := os.Create(filepath.Join(t.TempDir(), "f"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	st, err := f.Stat()
+	if err != nil {
+		t.Fatal(err)
+	}
+	own := st.Sys().(*syscall.Stat_t)
+	for value, want := range map[string]bool{
+		fmt.Sprintf("%d:%d", own.Dev, own.Ino): true, fmt.Sprintf("%d:%d", own.Dev, own.Ino+1): false, "": false, "1": false, "x:y": false,
+	} {
+		if got := InJournal(func(string) string { return value }, f); got != want {
+			t.Errorf("%q: %v", value, got)
+		}
+	}
+}
+
+// TestLimited: of one kind ten lines are logged in a minute, and then how many more there were. Events, other kinds
+// and a log that shows everything are not bounded.
+func TestLimited(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var text bytes.Buffer
+		level := new(slog.LevelVar)
+		log := slog.New(Limited(slog.NewTextHandler(&text, &slog.HandlerOptions{Level: level})))
+		lines := func(want int, parts ...string) {
+			t.Helper()
+			s := text.String()
+			if strings.Count(s, "\n") != want {
+				t.Errorf("%d lines, want %d\n%s", strings.Count(s, "\n"), want, s)
+			}
+			for _, p := range parts {
+				if !strings.Contains(s, p) {
+					t.Errorf("no %q in\n%s", p, s)
+				}
+			}
+			text.Reset()
+		}
+		for i := range 25 {
+			log.With("a", 1).Warn(fmt.Sprint("line ", i), "kind", "x")
+			log.Warn("same", "i", i)
+			log.Warn(fmt.Sprint("other ", i))
+			log.Info("event", "event", i, "kind", "x")
+			log.Info("cut", "kind", kindCut)
+		}
+		lines(10+10+25+25+25, "line 9", "same", "other 24")
+		<-time.After(Span)
+		synctest.Wait()
+		lines(2, "kind=log_cut of=x count=15", "kind=log_cut of=same count=15")
+		log.Warn("same")
+		lines(1)
+		level.Set(slog.LevelDebug)
+		for range 25 {
+			log.Warn("same")
+		}
+		lines(25)
+		level.Set(slog.LevelInfo)
+		for i := range 5 * mostKinds { // memory is bounded
+			log.Warn(fmt.Sprint("kind ", i))
+		}
+		if n := len(log.Handler().(*limited).s.limit.kinds); n > mostKinds {
+			t.Errorf("%d kinds are kept", n)
+		}
+	})
+}
+
+// FuzzEntry: whatever a line has, the journal gets a sound entry with it.
+func FuzzEntry(f *testing.F) {
+	f.Add("text", "key", "value")
+	f.Add("two\nlines", "Ä=\n", "a\nb=c\n")
+	f.Fuzz(func(t *testing.T, text, key, value string) {
+		var l *line
+		h := &handler{level: slog.LevelInfo, write: func(x *line) error { l = x; return nil }}
+		slog.New(h).Info(text, key, value)
+		m, err := entry(appendEntry(nil, l))
+		if err != nil || !strings.HasPrefix(m["MESSAGE"], text) || key != "" && m[journalKey(key)] != value {
+			t.Fatalf("%q: %v", m, err)
+		}
+		msg := (&Syslog{host: "h", pid: "1"}).appendMessage(nil, l)
+		if _, err := messages(bytes.NewReader(msg)); !errors.Is(err, io.EOF) {
+			t.Fatalf("%q: %v", msg, err)
+		}
+	})
+}
