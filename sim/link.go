@@ -17,6 +17,8 @@ type Change struct {
 	AttrMod uint32
 	// Data is the attribute of a ChangeSet as requested, 64 bytes. It is valid only during the call.
 	Data []byte
+	// From is the node that sent the request of a ChangeSet, -1 if no program did.
+	From int
 	// VPort of a ChangeVPort.
 	VPort uint16
 	// Old and New state of a ChangeState or ChangeVPort.

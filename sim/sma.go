@@ -61,7 +61,11 @@ func (s *Subnet) sma(f *flight, d *device) {
 		s.dataChanged(d.node)
 	}
 	if r.set && st == ib.StatusOK && s.OnChange != nil {
-		s.OnChange(Change{At: s.k.now, Kind: ChangeSet, Node: int(d.node), Port: s.ports[r.in].num, Attr: attr, AttrMod: r.am, Data: s.asked[:]})
+		from := -1
+		if f.origin != nil {
+			from = int(s.ports[f.origin.port].dev)
+		}
+		s.OnChange(Change{At: s.k.now, Kind: ChangeSet, Node: int(d.node), Port: s.ports[r.in].num, Attr: attr, AttrMod: r.am, From: from, Data: s.asked[:]})
 	}
 	if d.down { // the Set turned the node off
 		s.drop(f, DropNode)

@@ -46,8 +46,11 @@ func (c *Core) build(it work.Item, r *mad.Request) bool {
 		get(smp.AttrPortInfo, smp.PortInfoMod(p, !f.PortOf(n, p).Has(topo.PortNoExt)))
 	case work.OpSMInfo, work.OpLightSM:
 		get(smp.AttrSMInfo, 0)
-		if c.Phase == notice.PhaseTakeover {
+		switch {
+		case c.Phase == notice.PhaseTakeover:
 			c.takeover.Hasten(r)
+		case c.mastership.Silent(f.AgentPort(n, p).GUID):
+			c.mastership.Hasten(r)
 		}
 	case work.OpMapNode, work.OpMapSwitch, work.OpMapPort, work.OpMapBlock:
 		c.takeover.Build(it, r, get)

@@ -13,6 +13,7 @@ import (
 // be told that no manager is here, and take over.
 type keptPort struct {
 	port mad.Transport
+	look *lookout
 
 	burst mad.Burster // nil: the port cannot
 	batch mad.Batcher // nil: the port cannot
@@ -33,13 +34,14 @@ const keptPackets = 4096
 var errTurn = errors.New("another manager follows on this port")
 
 func keep(port mad.Transport) *keptPort {
-	k := &keptPort{port: port}
+	k := &keptPort{port: port, look: newLookout(port)}
 	k.ready.L = &k.mu
 	if b, ok := port.(mad.Burster); ok && b.Bursts() {
 		k.burst = b
 	}
 	k.batch, _ = port.(mad.Batcher)
-	go k.receive() // ends when the port is closed
+	go k.receive() // both end when the port is closed
+	go k.look.run()
 	return k
 }
 
@@ -52,7 +54,12 @@ func (k *keptPort) receive() {
 			k.err = err
 			k.ready.Broadcast()
 			k.mu.Unlock()
+			close(k.look.ended)
 			return
+		}
+		if k.look.takes(p) {
+			k.mu.Unlock()
+			continue
 		}
 		if len(k.ring) < keptPackets {
 			k.ring = append(k.ring, p)
@@ -71,6 +78,7 @@ func (k *keptPort) receive() {
 func (k *keptPort) begin() *turn {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	k.look.disarm()
 	k.now = &turn{k: k}
 	k.ready.Broadcast()
 	return k.now
@@ -111,10 +119,30 @@ func (t *turn) over() error {
 	return t.k.err
 }
 
+// check returns when the manager of the turn may send, or an error.
 func (t *turn) check() error {
 	t.k.mu.Lock()
-	defer t.k.mu.Unlock()
-	return t.over()
+	err := t.over()
+	t.k.mu.Unlock()
+	if err == nil && !t.k.look.pass() {
+		return errTurn
+	}
+	return err
+}
+
+// slices sends packets some at a time: before each of them, the manager must still be master.
+func (t *turn) slices(ps []mad.Packet, send func(ps []mad.Packet) (int, error)) (n int, err error) {
+	for n < len(ps) {
+		if err := t.check(); err != nil {
+			return n, err
+		}
+		some := ps[n:min(n+sendSlice, len(ps))]
+		k, err := send(some)
+		if n += k; err != nil || k < len(some) {
+			return n, err
+		}
+	}
+	return n, nil
 }
 
 // Recv implements mad.Transport.
@@ -168,14 +196,11 @@ func (t *turn) Send(p *mad.Packet) error {
 
 // SendAll implements mad.Batcher.
 func (t *turn) SendAll(ps []mad.Packet) (int, error) {
-	if err := t.check(); err != nil {
-		return 0, err
-	}
 	if t.k.batch != nil {
-		return t.k.batch.SendAll(ps)
+		return t.slices(ps, t.k.batch.SendAll)
 	}
 	for i := range ps {
-		if err := t.k.port.Send(&ps[i]); err != nil {
+		if err := t.Send(&ps[i]); err != nil {
 			return i, err
 		}
 	}
@@ -184,10 +209,7 @@ func (t *turn) SendAll(ps []mad.Packet) (int, error) {
 
 // TrySend implements mad.Burster.
 func (t *turn) TrySend(ps []mad.Packet) (int, error) {
-	if err := t.check(); err != nil {
-		return 0, err
-	}
-	return t.k.burst.TrySend(ps)
+	return t.slices(ps, t.k.burst.TrySend)
 }
 
 // Bursts implements mad.Burster.

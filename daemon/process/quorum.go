@@ -289,6 +289,7 @@ func (q *Quorum) lead(ctx context.Context, guid ib.GUID, dropped bool) error {
 	q.count(err == nil)
 	q.observe()
 	q.advised()
+	q.kept.look.arm(func() ib.MKey { return q.portKey(guid) }, q.superseded)
 	go q.keep(keeping, guid, err == nil, q.resting)
 	return nil
 }
@@ -416,6 +417,9 @@ func (q *Quorum) led() {
 		q.stop()
 		q.stop = nil
 		q.why, q.unsure = nil, sm.SetUnsure{}
+		if q.kept != nil {
+			q.kept.look.disarm()
+		}
 		q.observe()
 	}
 	if !q.stale {
@@ -429,10 +433,10 @@ func (q *Quorum) led() {
 // resign gives the term back, if the cores do not go on with it.
 func (q *Quorum) resign() {
 	q.mu.Lock()
-	stale := q.stale
+	goesOn := q.stale && q.granted
 	q.lost = q.lost || !q.Terms.Holds()
 	q.mu.Unlock()
-	if stale {
+	if goesOn {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), q.wait())

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"heddle/ib"
+	"heddle/mad"
 )
 
 // Ally is another manager that has the same stored state: it and we lose nothing when one of us
@@ -29,9 +30,9 @@ const (
 // SetAllies replaces the allies.
 func (s *Machine) SetAllies(list []Ally) {
 	was := s.allies
-	s.allies = map[ib.GUID]bool{}
+	s.allies, s.silent = map[ib.GUID]bool{}, map[ib.GUID]bool{}
 	for _, a := range list {
-		s.allies[a.GUID] = a.Heard
+		s.allies[a.GUID], s.silent[a.GUID] = a.Heard, !a.Lives && !a.Heard
 	}
 	if !s.polling {
 		return
@@ -46,6 +47,18 @@ func (s *Machine) SetAllies(list []Ally) {
 		return
 	}
 	s.pollAt = s.Now
+}
+
+// Silent reports whether a manager is an ally that is not known to live.
+func (s *Machine) Silent(guid ib.GUID) bool { return s.silent[guid] }
+
+// silentTimeout is that of the first of three questions to an ally that may be dead: its port says that a
+// manager is there also after its host was stopped, and the sweep waits.
+const silentTimeout = 100 * time.Millisecond
+
+// Hasten sets the times of a question to an ally that may be dead.
+func (s *Machine) Hasten(r *mad.Request) {
+	r.Timeout, r.Retries = min(silentTimeout, s.Config.SMPTimeout), 2
 }
 
 // rhythm is how the master is polled, and how many polls without an answer are its death.

@@ -61,7 +61,8 @@ type Machine struct {
 	missed  int      // polls in a row that were not answered
 	silence error    // of the last of them
 	allies  map[ib.GUID]bool
-	called  bool // an equal master was told of us
+	silent  map[ib.GUID]bool // allies that are not known to live
+	called  bool             // an equal master was told of us
 }
 
 // New returns the machine of a manager that is not active.
