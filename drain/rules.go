@@ -255,11 +255,14 @@ func (c *Core) Decide(now time.Time, s *subnet.Snapshot, x *Candidate, p *previe
 		h.result = DryRun
 		h.text = fmt.Sprintf("would be %s by rule %s (dry run): %d entries would change, most paths over one link %d instead of %d", verb, x.Rule, p.Entries, p.LoadAfter, p.LoadBefore)
 	default:
-		h.text = fmt.Sprintf("is %s by rule %s", verb, x.Rule)
+		// Until it is stored, which a store that is away does not do.
+		h.result, h.text = Refused, fmt.Sprintf("cannot be %s by rule %s: that could not be stored", verb, x.Rule)
+		done := fmt.Sprintf("is %s by rule %s", verb, x.Rule)
 		a.Since = now.UTC().Truncate(time.Second)
 		a.Until, a.By, a.Why = a.Since.Add(c.cfg.Expiry), "rule "+x.Rule, fmt.Sprintf("finding %d", x.Finding)
 		return Change{
-			Was: a, Now: &a, Text: LinkText(s, &a) + " " + h.text,
+			Was: a, Now: &a, Text: LinkText(s, &a) + " " + done,
+			done:    func() { h.result, h.text = Done, done },
 			counted: func(n *Counts) { n.Asked[a.Kind][Rule][Done]++ },
 		}, true, ""
 	}

@@ -23,6 +23,7 @@ type portBed struct {
 	ports *drain.Core
 	wall  time.Time // when the lab's time was 0
 	said  []string
+	away  bool // the store takes nothing
 }
 
 func newPortBed(t testing.TB, kind, params string, cfg drain.Config) *portBed {
@@ -72,7 +73,7 @@ func (b *portBed) pass(d, step time.Duration) {
 			cfg := TrialConfig()
 			plan, err := x.Resolve(v.Snap, b.ports.Actions(), b.now(), preview.Routing{Engines: cfg.Engines, Options: cfg.RouteOptions()})
 			change, ok, text := b.ports.Decide(b.now(), v.Snap, &x, &plan, err)
-			if ok {
+			if ok && !b.away {
 				b.change(&change)
 			} else if text != "" {
 				b.said = append(b.said, text)
@@ -152,8 +153,13 @@ func TestRuleDrains(t *testing.T) {
 	}
 	cfg.Mode = drain.Act
 	b.ports.Configure(cfg)
-	b.said = nil
+	b.said, b.away = nil, true
 	b.pass(time.Minute, time.Second)
+	if note := b.ports.Notes()[b.rep.Open[0].ID]; len(b.ports.Actions()) != 0 || !strings.Contains(note, "could not be stored") {
+		t.Fatalf("nothing is stored, and the finding says %q", note)
+	}
+	b.away = false
+	b.pass(11*time.Minute, time.Second)
 	list := b.ports.Actions()
 	if len(list) != 1 || list[0].Rule != findings.BadCable || !list[0].Is(b.guid(at), at.Port) || routesOver(b.c, at) != 0 {
 		t.Fatalf("not drained: %+v, %q", list, b.said)
