@@ -52,8 +52,13 @@ func linkRow(s *subnet.Snapshot, p *subnet.Port) api.Link {
 	return api.Link{
 		A: linkEnd(s, p), B: linkEnd(s, s.Port(p.Peer)), Width: p.Info.LinkWidthActive.String(),
 		Speed: s.Speed(p).String(), MTU: p.MTU.Bytes(), VLs: ib.VLsOf(p.Info.OperationalVLs), State: linkState(s, p),
-		Inner: s.Nodes[p.Node].Info.NodeType == ib.NodeSwitch && s.Nodes[p.Peer.Node].Info.NodeType == ib.NodeSwitch,
+		Inner: between(s, p),
 	}
+}
+
+// between reports whether both ends of the link at p are switches.
+func between(s *subnet.Snapshot, p *subnet.Port) bool {
+	return s.Nodes[p.Node].Info.NodeType == ib.NodeSwitch && s.Nodes[p.Peer.Node].Info.NodeType == ib.NodeSwitch
 }
 
 func linkState(s *subnet.Snapshot, p *subnet.Port) string {

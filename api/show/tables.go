@@ -343,7 +343,11 @@ func (t *Tables) Cables(s *subnet.Snapshot, q api.TableQuery) (out api.Table[api
 			b = append(portText(s, b, s.Port(p.Peer)), ' ')
 			b = append(append(b, linkState(s, p)...), ' ')
 			b = append(append(b, p.Info.LinkWidthActive.String()...), ' ')
-			return append(b, s.Speed(p).String()...)
+			b = append(b, s.Speed(p).String()...)
+			if between(s, p) {
+				return append(b, " between switches"...)
+			}
+			return append(b, " to a host"...)
 		},
 	}, &q)
 	out = api.Table[api.Link]{Generation: s.Gen, Total: total, Matched: matched, Rows: make([]api.Link, len(rows))}
@@ -407,9 +411,7 @@ func PortDetail(s *subnet.Snapshot, guid string, num int) (out api.PortDetail, o
 		PortRow: portRow(s, p), Generation: s.Gen, LMC: int(p.LMC), VLs: ib.VLsOf(p.Info.OperationalVLs),
 		WidthSupported: p.Info.LinkWidthSupported.String(), SpeedEnabled: p.Info.LinkSpeedEnabled.String(),
 	}
-	if q := s.Port(p.Peer); q != nil {
-		out.Inner = s.Nodes[p.Node].Info.NodeType == ib.NodeSwitch && s.Nodes[q.Node].Info.NodeType == ib.NodeSwitch
-	}
+	out.Inner = s.Port(p.Peer) != nil && between(s, p)
 	if p.EndPort >= 0 {
 		out.GID = s.GID(i).String()
 	}

@@ -27,7 +27,7 @@ func TestPage(t *testing.T) {
 	up.await("SUBNET UP\n", 0, upTime)
 
 	b.open(addr)
-	for _, want := range []string{"SUBNET UP", "MASTER", "36\nswitches", "324\nhosts", "648\nlinks active", "routes by ftree", "Last sweep", "1\npartitions\n", "1\ngroups"} {
+	for _, want := range []string{"SUBNET UP", "MASTER", "36\nswitches", "324\nhosts", "648\nlinks active", "routes by ftree", "Last sweep", "1\npartition\n", "1\ngroup\n"} {
 		b.awaitText(want)
 	}
 	b.view("use")

@@ -212,6 +212,7 @@ func TestPageByKeyboard(t *testing.T) {
 	b.awaitScript("sorted by LID", `return document.querySelector('th[aria-sort=ascending]')?.textContent.startsWith('LID') && document.activeElement.textContent.startsWith('LID')`)
 	b.press(kb.Enter)
 	b.awaitScript("sorted by LID, the highest first", `return location.hash.includes('desc=1') && Boolean(document.querySelector('th[aria-sort=descending]'))`)
+	b.awaitScript("the next page", `return document.querySelector('.pager a[href="#/nodes?q=host-2&sort=lid&desc=1&offset=50"]') !== null`)
 	b.tabTo("#/nodes?q=host-2&sort=lid&desc=1&offset=50")
 	b.press(kb.Enter)
 	b.awaitMatch(`Rows 51 to 100 of 1\d\d`)

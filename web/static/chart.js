@@ -268,7 +268,6 @@ export function chart(canvas, o) {
     names(base);
     for (const m of inside.values()) names(m);
     for (const p of [...base.problems].reverse()) problem(p, out.has(p.state) ? color.link : p.state === 'warning' || p.state === 'info' ? color.warn : color.bad);
-    for (const p of base.out || []) problem(p, color.link);
     for (const p of base.changes || []) problem(p, p.state === 'new' ? color.good : color.accent);
     for (const w of ways) way(w);
   }
@@ -277,7 +276,7 @@ export function chart(canvas, o) {
   function under(px, py) {
     if (!base) return null;
     const x = px / view.k + view.x, y = py / view.k + view.y, reach = Math.max(3, 6 / view.k);
-    for (const p of [...base.problems, ...base.out || [], ...base.changes || []]) {
+    for (const p of [...base.problems, ...base.changes || []]) {
       if (Math.hypot((p.x + p.x2) / 2 - x, (p.y + p.y2) / 2 - y) < 9 / view.k) {
         return { problem: p, text: `${p.a_name}${p.a_port ? ` port ${p.a_port}` : ''}${p.b ? ` – ${p.b_name} port ${p.b_port}` : ''}\n${p.text}${p.since ? ` since ${new Date(p.since * 1000).toLocaleString('en-GB')}` : ''}` };
       }
@@ -372,7 +371,7 @@ export function chart(canvas, o) {
     },
     choose(id) { chosen = id; if (id) open(id); else whole(); },
     zoom, pan, whole, draw,
-    stats: () => ({ frames, shapes, shown, inside: inside.size, level: base?.level }),
+    stats: () => ({ frames, shapes, shown, inside: inside.size, deep: [...inside.values()].filter(m => m.level === 3).length, level: base?.level }),
     close() {
       resized.disconnect();
       removeEventListener('theme', again);

@@ -73,7 +73,7 @@ export const kinds = {
     ],
   },
   cables: {
-    title: 'Cables', sort: 'name', words: 'name, port number, GUID, state, speed',
+    title: 'Cables', sort: 'name', words: 'name, port number, GUID, state, speed, “between switches”',
     columns: [
       { title: 'One end', sort: 'name', cell: l => place(l.a) },
       { title: 'Other end', sort: 'peer', cell: l => place(l.b) },

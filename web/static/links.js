@@ -10,23 +10,15 @@ const times = [['', 'until somebody restores it'], ['30m', '30 minutes'], ['2h',
 // outOf is what was done to the link at a port: a row of v1/ports/actions, or nothing.
 export const outOf = (rows, guid, port) => rows.find(a => a.guid === guid && a.port === port || a.peer_guid === guid && a.peer_port === port);
 
-// onMap makes of the links that are out of use what the map draws, unless the manager's map has them.
-export async function onMap(ctx, m, done) {
-  const rows = done.filter(a => !m.problems.some(p => words[a.action] === p.state && (p.a === a.guid && p.a_port === a.port || p.b === a.guid && p.b_port === a.port)));
-  if (!rows.length) return [];
-  const ids = [...new Set(rows.flatMap(a => [a.guid, a.peer_guid]))];
-  const at = new Map((await ctx.get(`v1/map/places?${ids.map(i => `node=${i}`).join('&')}`)).map(x => [x.guid, x]));
-  return rows.filter(a => at.has(a.guid) && at.has(a.peer_guid)).map(a => {
-    const x = at.get(a.guid), y = at.get(a.peer_guid);
-    return { state: words[a.action], text: actionText(a), a: a.guid, a_name: a.description, a_port: a.port, b: a.peer_guid, b_name: a.peer_description, b_port: a.peer_port, x: x.x, y: x.y, x2: y.x, y2: y.y };
-  });
-}
+// outOfUse reports whether a problem of a map is a link that was taken out of use: nothing is wrong with it.
+export const outOfUse = p => Object.values(words).includes(p.state);
 
 // actionText says in one line what was done to a link, by whom and until when.
 export function actionText(a) {
   const parts = [`${words[a.action] || a.action} since ${date(a.since)}`];
   if (a.until) parts.push(`until ${date(a.until)}`);
-  if (a.by) parts.push(`by ${a.by}`);
+  if (a.rule) parts.push(`by the rule ${a.rule} of findings`);
+  else if (a.by) parts.push(`by ${a.by}`);
   if (a.why) parts.push(a.why);
   if (a.action !== 'restore' && a.entries) parts.push(`${num(a.entries)} entries still lead over it`);
   if (a.action === 'isolate' && !a.disabled) parts.push('not disabled yet');
@@ -56,7 +48,7 @@ function action(ctx, verb, guid, port) {
   why.autocomplete = 'off';
   return {
     title: `${titles[verb]} a link`, verb: `${titles[verb]} the link`, role: 'operator', danger: verb === 'isolate',
-    refused: [list('The last link to a part of the subnet, or to a host, always keeps its routes.', 'At most 10 links, or 0.5 % of the ports if that is less, are out of use at a time.')],
+    refused: [list('The last link to a part of the subnet always keeps its routes.', 'At most 10 links, or 0.5 % of the ports if that is less, are out of use at a time.')],
     async plan() {
       const p = await ctx.send('POST', `${path}?dry_run=true`);
       const rows = [['link', `${p.description || p.guid} port ${p.port} – ${p.peer_description || p.peer_guid} port ${p.peer_port}`]];

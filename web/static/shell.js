@@ -200,6 +200,7 @@ function restart() {
 
 // ---- status ----
 
+let spare = false; // another manager is active
 let lost = null; // since when the manager does not respond
 let status = null, ha = null, other = ''; // other: where the partner's API is, as far as this manager said
 let due = 0;
@@ -221,8 +222,8 @@ function quorum(h, el) {
 }
 
 // page is a link to the page of another manager, or its address if that is none of HTTP.
-function page(at) {
-  try { return link(new URL(`http://${at}/`).href, at); } catch { return at; }
+function page(at, hash) {
+  try { return link(new URL(`http://${at}/${hash || ''}`).href, at); } catch { return at; }
 }
 
 // pair shows how the manager stands to its partner, or to a shared state, and returns whether this process runs a manager.
@@ -296,6 +297,10 @@ async function refresh() {
   await renewed(was);
   const active = pair(h);
   document.body.classList.toggle('standby', !active); // a standby knows nothing of the subnet
+  if (spare !== !active) { // views are of an active manager
+    spare = !active;
+    route(true);
+  }
   badge('state', s.state, s.state === 'MASTER' ? 'good' : 'warn');
   badge('up', s.subnet_up ? 'SUBNET UP' : s.phase, s.subnet_up || !active && s.phase === 'paired' ? 'good' : 'warn');
   replace($('summary'), `port ${s.port} ${s.port_guid}` + (active ? `, LID ${s.lid}, priority ${s.priority}, generation ${num(s.generation)}` : '') +
@@ -451,6 +456,12 @@ async function route(again) {
   }
   if (!view) {
     main.append(element('p', '', 'There is no such view.'));
+    return;
+  }
+  if (spare && !['', 'actions'].includes(at.name)) {
+    const text = element('p', '', 'This manager is standby: it shows no subnet while another one is active. ');
+    if (ha.active_at) text.append('The active manager is at ', page(ha.active_at, location.hash), '.');
+    main.append(section(title, text));
     return;
   }
   try {

@@ -2,7 +2,7 @@
 
 import { confirm, inform, list, perform } from '../dialog.js';
 import { actionText, linkButtons } from '../links.js';
-import { button, date, element, facts, grid, num, place, seconds, section, within } from '../dom.js';
+import { button, date, element, facts, grid, link, num, place, seconds, section, within } from '../dom.js';
 
 // act is an action: its text, the least role, whether it can be done now, and what it does.
 function act(ctx, a) {
@@ -116,7 +116,7 @@ function out(ctx) {
       const name = `${a.description || a.guid} port ${a.port}`;
       return [end(a.guid, a.description, a.port), end(a.peer_guid, a.peer_description, a.peer_port), actionText(a),
         ctx.may('operator') ? element('span', 'acts', ...linkButtons(ctx, a, a.guid, a.port, name, tell)) : ''];
-    })) : element('p', 'soft', 'No link is drained or isolated. To drain or isolate one, find it in the table of cables.')));
+    })) : element('p', 'soft', 'No link is drained or isolated. To drain or isolate one, find it in the table of ', link('#/cables?q=between+switches', 'cables between switches'), '.')));
   }
   return { part, refresh };
 }

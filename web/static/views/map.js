@@ -2,7 +2,7 @@
 // address has all of it: #/map?unit=0x…&at=12&changes=1.
 
 import { chart } from '../chart.js';
-import { onMap } from '../links.js';
+import { outOfUse } from '../links.js';
 import { timeline } from './timeline.js';
 import { $, button, count, element, grid, html, link, num, section } from '../dom.js';
 
@@ -65,10 +65,11 @@ function list(title, problems) {
 }
 
 // twin is the map as tables.
-function twin(m, unit, out) {
+function twin(m, unit) {
   const parts = [];
   if (m.changes?.length) parts.push(list('Changes', m.changes));
-  if (m.problems.length) parts.push(list('Problems', m.problems));
+  const wrong = m.problems.filter(p => !outOfUse(p)), out = m.problems.filter(outOfUse);
+  if (wrong.length) parts.push(list('Problems', wrong));
   if (out.length) parts.push(list('Links out of use', out));
   const own = m.groups.find(g => g.id === unit);
   const G = m.groups.length, S = m.switches.length;
@@ -94,8 +95,9 @@ function twin(m, unit, out) {
 function note(m) {
   const sum = k => m.groups.reduce((a, g) => a + g[k], 0);
   const kind = { tree: 'a tree', groups: 'groups', grid: m.shape, parts: 'no regular structure' }[m.kind];
-  let text = `${count(sum('switches'), 'switch')}, ${count(sum('hosts'), 'host')}, ${count(m.groups.length, 'group')}: ${kind}; ${count(m.problems.length + (m.more_problems || 0), 'problem')}`;
-  if (m.out?.length) text += `, ${count(m.out.length, 'link')} out of use`;
+  const out = m.problems.filter(outOfUse).length;
+  let text = `${count(sum('switches'), 'switch')}, ${count(sum('hosts'), 'host')}, ${count(m.groups.length, 'group')}: ${kind}; ${count(m.problems.length - out + (m.more_problems || 0), 'problem')}`;
+  if (out) text += `, ${count(out, 'link')} out of use`;
   if (m.more_problems) text += `, ${num(m.more_problems)} of them not drawn`;
   if (m.unplaced) text += `; ${num(m.unplaced)} nodes without a switch are not drawn`;
   if (m.at) text += `; as of ${new Date(m.time).toLocaleString('en-GB')}`;
@@ -125,13 +127,12 @@ export async function show(main, params, ctx) {
     drawn = what;
     const m = await base(ctx, address());
     const own = want ? await ctx.get(`v1/map?level=2&unit=${want}${address()}`) : null;
-    m.out = await onMap(ctx, m, done);
     c.set(m);
     const id = own?.unit || '';
     if (id !== unit) c.choose(id);
     unit = id;
     $('mapNote').textContent = note(m);
-    $('twin').replaceChildren(...twin(own || m, id, m.out));
+    $('twin').replaceChildren(...twin(own || m, id));
   }
   const again = ctx.every(2000, async s => {
     try { await update(s.generation); } catch (e) { drawn = ''; throw e; }

@@ -25,9 +25,11 @@ function perSecond(answered) {
   return asked.rate;
 }
 
+// counts shows numbers with their names, which are plural: "1 link active".
 function counts(id, rows) {
+  const one = name => name.replace(/(switch)es\b|([A-Za-z_]{3,})s\b/, '$1$2');
   $(id).replaceChildren(...rows.filter(r => r[1] !== null).map(([name, n, more, bad]) => element('div', bad ? 'bad' : '',
-    element('b', '', num(n)), element('span', '', more ? `${name} ${more}` : name))));
+    element('b', '', num(n)), element('span', '', `${n === 1 ? one(name) : name}${more ? ` ${more}` : ''}`))));
 }
 
 function numbers(s, out) {
@@ -37,7 +39,7 @@ function numbers(s, out) {
     ['links active', s.links_active, s.links_active < s.links ? `of ${num(s.links)}` : ''],
     ['LIDs', s.lids], ['virtual ports', s.vports || null],
     ['VM interfaces', s.vms || null, s.vms_pending ? `, ${num(s.vms_pending)} changing` : ''], ['do not answer', s.unseen || null, s.own_silent ? ', including the own agent' : '', true],
-    [s.problems === 1 ? 'problem' : 'problems', s.problems, '', s.problems > 0], [out === 1 ? 'link out of use' : 'links out of use', out || null],
+    ['problems', s.problems, '', s.problems > 0], ['links out of use', out || null],
     ['sweeps', s.sweeps], ['light sweeps', s.light_sweeps],
     ['SMPs sent', s.smps_sent], ['timed out', s.smps_timed_out, '', s.smps_timed_out > 0],
   ]);

@@ -2,7 +2,7 @@
 
 import { portState } from '../columns.js';
 import { actionText, linkButtons, outOf } from '../links.js';
-import { css, element, facts, grid, link, num, percent, place, rate, section, within } from '../dom.js';
+import { clock, css, element, facts, grid, link, num, percent, place, rate, section, within } from '../dom.js';
 import { related } from './node.js';
 
 // plot is uPlot, which is loaded with the first port.
@@ -45,7 +45,7 @@ export async function show(main, at, ctx) {
   main.append(section(title, what, ports), acts, section('Counters', note, picture, counters), ...more.parts);
   const draw = () => what.replaceChildren(facts([
     ['state', portState(d.state)], ['physical', d.physical], ['other end', d.peer ? place(d.peer) : 'no cable, or nothing answers'],
-    ['width', d.width ? `${d.width} of ${d.width_supported}` : d.width_supported], ['speed', d.speed], ['rate', d.rate], ['MTU', d.mtu ? num(d.mtu) : ''], ['data lanes', d.vls || ''],
+    ['width', d.width ? `${d.width} of ${d.width_supported}` : d.width_supported], ['speed', d.speed], ['rate', d.rate], ['MTU', d.mtu ? `${num(d.mtu)} bytes` : ''], ['data lanes', d.vls || ''],
     ['LID', d.lid ? `${d.lid}${d.lmc ? ` to ${d.lid + (1 << d.lmc) - 1}` : ''}` : '–'], ['port GUID', d.port_guid], ['GID', d.gid],
     ['P_Keys', d.pkeys.join(', ')], ['alias GUIDs', d.alias_guids.join(', ')], ['virtual ports', d.virtual_ports || ''],
   ]));
@@ -82,7 +82,7 @@ export async function show(main, at, ctx) {
       scales: { y: { range: (u, lo, hi) => [0, Math.max(hi, 1e-3)] } },
       series: [{}, ...lines.map(l => ({ label: `${l.title} (${l.look})`, stroke: css(l.color), dash: l.dash, width: 2, points: { show: false } }))],
       legend: { live: false },
-      axes: [axis, { ...axis, size: 72, values: (u, v) => v.map(x => `${+x.toPrecision(3)} %`) }],
+      axes: [{ ...axis, values: (u, v) => v.map(x => clock(1000 * x)) }, { ...axis, size: 72, values: (u, v) => v.map(x => `${+x.toPrecision(3)} %`) }],
       cursor: { show: false },
     }, data(), picture);
   };
