@@ -468,6 +468,20 @@ func takeWithEngine(name string) func(*taking) {
 	}
 }
 
+// takeThrottled: minhop, updn and dnup have costs too, and OpenSM's do not look at this.
+func takeThrottled(x *taking) {
+	engines := x.Conf.engines()
+	switch {
+	case !x.Value.True():
+	case slices.Contains(engines, "sssp") || slices.Contains(engines, "dfsssp"):
+		takeSame(x)
+	case slices.Contains(engines, "nue"):
+		x.leave("nue uses links that are slower than they could be")
+	default:
+		x.unneeded("OpenSM does not use it, as neither sssp nor dfsssp nor nue is among the engines")
+	}
+}
+
 func takeNueVLs(x *taking) {
 	if slices.Contains(x.Conf.engines(), "nue") {
 		x.set("route-vls", decimal.write(min(15, x.Value.Number)))

@@ -42,6 +42,11 @@ var routingTable = []Setting{
 		value:   text{func(c *Config) *string { return &c.Engines.HopWeights }},
 	},
 	{
+		Name: "avoid-throttled-links", Group: Routing, Since: v020, OpenSM: "avoid_throttled_links",
+		Meaning: "minhop, updn, dnup, sssp, dfsssp: a hop over a link that is narrower or slower than both of its ends can be costs 100; hop-weights count more",
+		value:   boolean{func(c *Config) *bool { return &c.SM.AvoidThrottled }},
+	},
+	{
 		Name: "port-order", Group: Routing, Arg: "FILE", Since: first, Commands: routers, OpenSM: "port_search_ordering_file", Live: true,
 		Meaning: "dor, minhop, updn, dnup: file with a switch GUID and its ports in the order to try them, a line each",
 		value:   text{func(c *Config) *string { return &c.Engines.PortOrder }},

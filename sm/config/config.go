@@ -120,6 +120,9 @@ type Config struct {
 	QoS bool
 	// Lanes are the lane tables of the classes of ports, with QoS.
 	Lanes [NumPortClasses]Lanes
+	// AvoidThrottled gives links between switches that are narrower or slower than both of their ends
+	// can be a high cost, for engines that have costs.
+	AvoidThrottled bool
 	// SlowLane keeps the highest lane that all links between switches have free of paths, where
 	// they have two or more, and sets up lane tables from the start, so that flows to hot spots can
 	// be moved there.

@@ -276,3 +276,21 @@ func (f *Topology) Rate(p *Port) ib.Rate {
 	mask := f.AgentPort(p.Node, p.Num).Info.CapabilityMask
 	return ib.RateOf(p.Info.LinkWidthActive, p.Info.ActiveSpeedOf(mask, false))
 }
+
+// Throttled reports whether a link is narrower or slower than both of its ends can be.
+func (f *Topology) Throttled(p *Port) bool {
+	q := f.Port(p.Peer)
+	speed := ib.SpeedNone
+	for _, x := range [2]*Port{p, q} {
+		best := x.Info.LinkSpeedSupported.Fastest()
+		if f.AgentPort(x.Node, x.Num).Info.CapabilityMask.Has(ib.CapIsExtendedSpeedsSupported) {
+			best = max(best, x.Info.LinkSpeedExtSupported.Fastest(), x.Info.LinkSpeedExtSupported2.Fastest())
+		}
+		if speed == ib.SpeedNone || best < speed {
+			speed = best
+		}
+	}
+	width := (p.Info.LinkWidthSupported & q.Info.LinkWidthSupported).Widest()
+	return width != 0 && p.Info.LinkWidthActive != width ||
+		p.Info.ActiveSpeedOf(f.AgentPort(p.Node, p.Num).Info.CapabilityMask, false) < speed
+}
