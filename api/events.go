@@ -250,7 +250,7 @@ func beginning(b Journal, r *http.Request) (uint64, error) {
 type Webhook struct {
 	Name         string `json:"name"`
 	Host         string `json:"host" doc:"of its URL, the rest of which is not shown"`
-	State        string `json:"state" enum:"ok,failing,open,gone" doc:"open: the breaker allows one try at the end of each pause; gone: it answered 410, and gets nothing until the manager is started again"`
+	State        string `json:"state" enum:"ok,failing,open,gone" doc:"open: the breaker allows one try at the end of each pause; gone: it answered 410, and gets nothing until the settings are read again"`
 	Acknowledged uint64 `json:"acknowledged" doc:"number up to which it has its events"`
 	Waiting      uint64 `json:"waiting" doc:"events after that number, wanted or not"`
 	Sent         uint64 `json:"sent"`

@@ -393,7 +393,10 @@ func TestMetricsAreDocumented(t *testing.T) {
 		return apimetrics.HA{States: []string{"paired"}, PeerUp: map[string]bool{"stream": true}, Takeovers: []apimetrics.Count{{Labels: []string{"silence"}}}}
 	})
 	quorum := apimetrics.NewHA(func() apimetrics.HA { return apimetrics.HA{Shared: &apimetrics.Shared{}} })
-	for _, g := range []prometheus.Gatherer{pair, quorum} {
+	outputs := apimetrics.NewOutputs(func() apimetrics.Outputs {
+		return apimetrics.Outputs{Webhooks: []apimetrics.Webhook{{Name: "chat"}}, Syslog: &apimetrics.Syslog{}}
+	})
+	for _, g := range []prometheus.Gatherer{pair, quorum, outputs} {
 		families, err := g.Gather()
 		if err != nil {
 			t.Fatal(err)

@@ -59,7 +59,9 @@ type Events struct {
 	audits  logs.Limit
 	failed  string // why the ring takes nothing
 
-	dirty atomic.Bool // a sync is due
+	dirty   atomic.Bool   // a sync is due
+	unsaved atomic.Bool   // failed is not empty
+	dropped atomic.Uint64 // sum of lost
 }
 
 // NewEvents returns Events in memory without any, for the daemons of one process (Config.Events).
@@ -95,6 +97,7 @@ func (r *Events) add(x *entry) {
 	defer r.mu.Unlock()
 	if len(r.queue) >= queuedEvents {
 		r.lost++
+		r.dropped.Add(1)
 		return
 	}
 	r.queue = append(r.queue, *x)
@@ -205,11 +208,13 @@ func (r *Events) save(batch []entry) {
 	switch {
 	case err != nil && was == "":
 		r.failed = err.Error()
+		r.unsaved.Store(true)
 		more := []api.Event{note("error", "events_unsaved", "events cannot be written; the newest ones are kept in memory", map[string]string{"err": r.failed})}
 		again, _ := r.append(more) // it has its number, and is kept in memory
 		list = append(list, again...)
 	case err == nil && was != "":
 		r.failed = ""
+		r.unsaved.Store(false)
 		again, _ := r.append([]api.Event{note("info", "events_saved", "events are written again", nil)})
 		list = append(list, again...)
 	}
@@ -270,6 +275,9 @@ func (r *Events) show(list []api.Event) {
 	close(r.more)
 	r.more = make(chan struct{})
 }
+
+// Health reports whether events cannot be written, and how many were lost because too many waited.
+func (r *Events) Health() (unsaved bool, lost uint64) { return r.unsaved.Load(), r.dropped.Load() }
 
 // newest is the number of events since the start.
 func (r *Events) newest() uint64 {

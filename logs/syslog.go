@@ -128,8 +128,11 @@ func (s *Syslog) Status() SyslogStatus {
 	return st
 }
 
-// Close sends what waits, if that takes no longer than a second, and ends.
+// Close sends what waits, if that takes no longer than a second, and ends. s may be nil.
 func (s *Syslog) Close() {
+	if s == nil {
+		return
+	}
 	s.mu.Lock()
 	s.closing = true
 	s.mu.Unlock()

@@ -94,7 +94,7 @@ const (
 	closed = "ok"
 	trying = "failing" // it failed, and is tried again
 	opened = "open"    // the breaker is open: one try at the end of each pause
-	gone   = "gone"    // it answered 410 and gets nothing until the settings are read again
+	gone   = "gone"    // it answered 410 and gets nothing until the settings are read again (Group.Set)
 )
 
 // Run sends until ctx ends.

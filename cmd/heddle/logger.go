@@ -16,11 +16,11 @@ func (f smFlags) logger(w io.Writer) (*slog.Logger, *slog.LevelVar) {
 	return slog.New(logs.Limited(localLog(w, f.Log.Form, level))), level
 }
 
-// loggers is logger of a manager, which may send to a syslog server too. end sends what waits for that.
-func (f smFlags) loggers(w io.Writer) (log *slog.Logger, level *slog.LevelVar, end func(), err error) {
+// loggers is logger of a manager, which may send to a syslog server too; nil: there is none.
+func (f smFlags) loggers(w io.Writer) (log *slog.Logger, level *slog.LevelVar, server *logs.Syslog, err error) {
 	log, level = f.logger(w)
 	if f.Log.Syslog == "" {
-		return log, level, func() {}, nil
+		return log, level, nil, nil
 	}
 	own := log
 	s, err := logs.OpenSyslog(f.Log.Syslog, func(st logs.SyslogStatus) {
@@ -33,7 +33,7 @@ func (f smFlags) loggers(w io.Writer) (log *slog.Logger, level *slog.LevelVar, e
 	if err != nil {
 		return nil, nil, nil, usagef("%s %q: %w", f.From("syslog"), f.Log.Syslog, err)
 	}
-	return slog.New(slog.NewMultiHandler(log.Handler(), logs.Limited(s.Handler(level)))), level, s.Close, nil
+	return slog.New(slog.NewMultiHandler(log.Handler(), logs.Limited(s.Handler(level)))), level, s, nil
 }
 
 // localLog writes to the journal if w is its stream, otherwise to w.

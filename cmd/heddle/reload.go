@@ -22,6 +22,7 @@ import (
 	"heddle/partition"
 	"heddle/settings"
 	"heddle/sm"
+	"heddle/webhook"
 )
 
 // running are the settings of a program that runs. It implements api.Controller.
@@ -31,6 +32,7 @@ type running struct {
 	level  *slog.LevelVar
 	limits *api.Limits
 	p      *process.Process // set before anybody can call
+	hooks  *webhook.Group
 
 	turn sync.Mutex // one reload at a time
 
@@ -75,6 +77,7 @@ func (r *running) again() (*settings.Values, error) {
 type readFiles struct {
 	core       sm.Config
 	partitions *partition.Policy
+	webhooks   []webhook.Target
 	settings   daemon.Settings
 }
 
@@ -104,7 +107,10 @@ func (r *running) read(f smFlags) (c readFiles, err error) {
 		return c, err
 	}
 	c.settings.Actions = f.actions(c.settings.Thresholds)
-	c.settings.Cabling, err = f.readCabling(c.core.Names)
+	if c.settings.Cabling, err = f.readCabling(c.core.Names); err != nil {
+		return c, err
+	}
+	c.webhooks, err = f.readWebhooks()
 	return c, err
 }
 
@@ -144,6 +150,7 @@ func (r *running) Reload(ctx context.Context, dry bool) (out api.Reloaded, err e
 	r.mu.Unlock()
 	r.p.SetPriority(c.core.Priority)
 	r.limits.SetRate(f.API.Rate)
+	r.hooks.Set(c.webhooks)
 	for _, x := range changes {
 		if x.Setting.Name == "log-level" {
 			r.level.Set(slog.Level(f.Log.Level))
@@ -188,7 +195,7 @@ func reloaded(f smFlags, changes []settings.Change) (out api.Reloaded) {
 
 // liveFiles are settings of files that each reload reads.
 var liveFiles = []string{
-	"partitions", "qos-policy", "prefix-routes", "findings-thresholds", "cabling", "node-names",
+	"partitions", "qos-policy", "prefix-routes", "findings-thresholds", "cabling", "node-names", "webhooks",
 	"roots", "ids", "hop-weights", "port-order", "routing-order", "unbalanced", "compute-nodes", "io-nodes", "torus-config", "fdbs", "path-sl", "sl2vl",
 }
 

@@ -62,12 +62,13 @@ func (f smFlags) writeToken(addr string, o *api.Options) (file string, err error
 
 // serve starts the API as configured. quiet omits the default address, for a
 // manager that ends within a second.
-func (f smFlags) serve(ctx context.Context, p *process.Process, limits *api.Limits, m managed, quiet bool) (running []chan struct{}, err error) {
-	o := api.Options{Hosts: f.API.Hosts, Limits: limits, Webhooks: m.hooks}
+func (f smFlags) serve(ctx context.Context, live *running, m managed, quiet bool) (servers []chan struct{}, err error) {
+	p, limits := live.p, live.limits
+	o := api.Options{Hosts: f.API.Hosts, Limits: limits, Webhooks: live.hooks.Status}
 	// ctl of this user finds the API by its announcement.
 	atEnd := func(do func()) {
 		done := make(chan struct{})
-		running = append(running, done)
+		servers = append(servers, done)
 		go func() {
 			defer close(done)
 			<-ctx.Done()
@@ -82,7 +83,7 @@ func (f smFlags) serve(ctx context.Context, p *process.Process, limits *api.Limi
 		atEnd(withdraw)
 	}
 	start := func(l net.Listener, o api.Options) {
-		running = append(running, serving(ctx, l, p.Handler(o), m.log))
+		servers = append(servers, serving(ctx, l, p.Handler(o), m.log))
 	}
 	if f.API.Socket != "" {
 		l, err := api.ListenUnix(f.API.Socket)
@@ -101,7 +102,7 @@ func (f smFlags) serve(ctx context.Context, p *process.Process, limits *api.Limi
 		}
 	}
 	if f.API.Addr == "" || quiet {
-		return running, nil
+		return servers, nil
 	}
 	l, tlsConf, err := f.listen(&o, m.log)
 	if err != nil {
@@ -132,7 +133,7 @@ func (f smFlags) serve(ctx context.Context, p *process.Process, limits *api.Limi
 		m.page(scheme + "://" + l.Addr().String() + "/")
 	}
 	start(l, o)
-	return running, nil
+	return servers, nil
 }
 
 // listen opens the address of the API, and reads the files of its settings.

@@ -24,6 +24,7 @@ import (
 	"heddle/daemon"
 	"heddle/daemon/process"
 	"heddle/ib"
+	"heddle/logs"
 	"heddle/mad"
 	"heddle/opensm"
 	"heddle/settings"
@@ -143,16 +144,16 @@ as it is.`,
 				return err
 			}
 			tty := newTerminal(cmd)
-			log, level, end, err := f.loggers(tty)
+			log, level, server, err := f.loggers(tty)
 			if err != nil {
 				return err
 			}
-			defer end()
+			defer server.Close()
 			f.warnSecrets(log)
 			if cfg.MKey == 0 && !once {
 				log.Warn("no M_Key protects the ports, so any host can change them; set one with --m-key-file", "kind", "open_configuration")
 			}
-			m := managed{name: port, core: cfg, log: log, level: level, once: once, tty: tty}
+			m := managed{name: port, core: cfg, log: log, level: level, syslog: server, once: once, tty: tty}
 			if f.Etcd.Store != "" {
 				return f.manageQuorum(cmd, m)
 			}
@@ -246,8 +247,8 @@ type managed struct {
 	page      func(url string) // called with the page's URL; may be nil
 	meter     show.Meter       // of links; may be nil
 	// with starts what runs beside the manager until ctx ends; may be nil.
-	with  func(ctx context.Context, p *process.Process) []chan struct{}
-	hooks func() []api.Webhook // states of webhooks; nil: there are none
+	with   func(ctx context.Context, p *process.Process) []chan struct{}
+	syslog *logs.Syslog // nil: there is none
 }
 
 // Default of the most SMPs in flight. On a real subnet it is low, because VL15
@@ -328,9 +329,15 @@ func (f smFlags) manage(cmd *cobra.Command, m managed) error {
 	}
 	defer scripts.close()
 	var dumpErr error
-	live := &running{cmd: cmd, log: m.log, level: m.level, limits: api.NewLimits(f.API.Rate), f: f, core: m.core}
+	ctx, cancel := context.WithCancel(cmd.Context())
+	defer cancel()
+	hooks, hooksEnd, err := f.startWebhooks(ctx, &m)
+	if err != nil {
+		return err
+	}
+	live := &running{hooks: hooks, cmd: cmd, log: m.log, level: m.level, limits: api.NewLimits(f.API.Rate), f: f, core: m.core}
 	p := process.New(process.Config{
-		Authority: m.authority, PortName: m.name, Events: m.events, Audit: audit, Control: live, Log: m.log,
+		Authority: m.authority, PortName: m.name, Events: m.events, Audit: audit, Control: live, Log: m.log, Metrics: m.outputs(hooks),
 		New: func(mandate *process.Mandate, events *daemon.Events) (*daemon.Daemon, error) {
 			f, core := live.now()
 			cfg, err := f.daemon(&m, core, mandate, key)
@@ -355,14 +362,12 @@ func (f smFlags) manage(cmd *cobra.Command, m managed) error {
 			return daemon.New(*cfg), nil
 		},
 	})
-	ctx, cancel := context.WithCancel(cmd.Context())
-	defer cancel()
 	svc := live.follow(ctx, p)
 	servers, err := f.serveAll(ctx, live, m)
 	if err != nil {
 		return err
 	}
-	servers = append(servers, svc.start(ctx, p))
+	servers = append(servers, hooksEnd, svc.start(ctx, p))
 	if m.with != nil {
 		servers = append(servers, m.with(ctx, p)...)
 	}
@@ -391,16 +396,12 @@ func publish(mandate *process.Mandate, dumps *dumper, scripts *opensmFiles) func
 
 // serveAll serves the API and the UFM calls. It returns what closes when a server has ended.
 func (f smFlags) serveAll(ctx context.Context, live *running, m managed) ([]chan struct{}, error) {
-	hooks, err := f.startWebhooks(ctx, &m)
-	if err != nil {
-		return nil, err
-	}
-	servers, err := f.serve(ctx, live.p, live.limits, m, m.once && !f.Given("api"))
+	servers, err := f.serve(ctx, live, m, m.once && !f.Given("api"))
 	if err != nil {
 		return nil, err
 	}
 	ufm, err := f.serveUFM(ctx, live.p, m)
-	return slices.Concat(servers, ufm, hooks), err
+	return slices.Concat(servers, ufm), err
 }
 
 // dumper writes the dump files; nil: none are wanted.

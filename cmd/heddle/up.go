@@ -105,11 +105,11 @@ func (f *upFlags) run(cmd *cobra.Command) error {
 		return err
 	}
 	tty := newTerminal(cmd)
-	log, level, end, err := f.loggers(tty)
+	log, level, server, err := f.loggers(tty)
 	if err != nil {
 		return err
 	}
-	defer end()
+	defer server.Close()
 	f.warnSecrets(log)
 	if fab.Count(ib.NodeCA) < 2 && !cmd.Flags().Changed("traffic") {
 		f.sim.traffic = nil // nobody to send to

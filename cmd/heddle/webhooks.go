@@ -5,19 +5,20 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"sync"
 
-	"heddle/api"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"heddle/api/metrics"
 	"heddle/webhook"
 )
 
 // webhookMarks is the file, among the events, of what each target has.
 const webhookMarks = "webhooks.json"
 
-// startWebhooks sends events to the targets of the settings until ctx ends; then the channel is closed.
-func (f smFlags) startWebhooks(ctx context.Context, m *managed) ([]chan struct{}, error) {
+// readWebhooks reads the targets of webhooks, if there is a file of them.
+func (f smFlags) readWebhooks() ([]webhook.Target, error) {
 	name := f.Files.Webhooks
-	if name == "" || m.once {
+	if name == "" || f.Once {
 		return nil, nil
 	}
 	b, err := os.ReadFile(name)
@@ -28,31 +29,48 @@ func (f smFlags) startWebhooks(ctx context.Context, m *managed) ([]chan struct{}
 	if err != nil {
 		return nil, usagef("%s %q: %w", f.From("webhooks"), name, err)
 	}
+	return targets, nil
+}
+
+// startWebhooks sends events to the targets of the settings until ctx ends; then the channel is closed.
+func (f smFlags) startWebhooks(ctx context.Context, m *managed) (*webhook.Group, chan struct{}, error) {
+	targets, err := f.readWebhooks()
+	if err != nil {
+		return nil, nil, err
+	}
 	path := ""
 	if f.Files.State != "" {
 		path = filepath.Join(f.Files.State, eventsDir, webhookMarks)
 	}
 	marks := webhook.OpenMarks(path, m.events.ID())
-	senders := make([]*webhook.Sender, len(targets))
-	var running sync.WaitGroup
-	for i := range targets {
-		senders[i] = webhook.New(targets[i], m.events, marks, nil)
-		running.Go(func() { senders[i].Run(ctx) })
-	}
-	m.hooks = func() []api.Webhook {
-		list := make([]api.Webhook, len(senders))
-		for i, s := range senders {
-			list[i] = s.Status()
-		}
-		return list
-	}
+	g := webhook.NewGroup(ctx, m.events, marks, nil)
+	g.Set(targets)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		running.Wait()
+		<-ctx.Done()
+		g.Wait()
 		if err := marks.Save(); err != nil {
 			m.log.Warn(fmt.Sprintf("events of the last second may be sent again: %v", err), "kind", "webhook_marks")
 		}
 	}()
-	return []chan struct{}{done}, nil
+	return g, done, nil
+}
+
+// outputs are the metrics of what a program writes and sends besides packets.
+func (m *managed) outputs(hooks *webhook.Group) prometheus.Gatherer {
+	return metrics.NewOutputs(func() (x metrics.Outputs) {
+		x.Unsaved, x.Lost = m.events.Health()
+		for _, w := range hooks.Status() {
+			x.Webhooks = append(x.Webhooks, metrics.Webhook{
+				Name: w.Name, Sent: w.Sent, Failed: w.Failed, Dropped: w.Dropped, Waiting: w.Waiting,
+				Paused: w.State == "open" || w.State == "gone",
+			})
+		}
+		if m.syslog != nil {
+			st := m.syslog.Status()
+			x.Syslog = &metrics.Syslog{Sent: st.Sent, Dropped: st.Dropped, Waiting: st.Waiting}
+		}
+		return x
+	})
 }

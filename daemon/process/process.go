@@ -104,6 +104,8 @@ type Config struct {
 	Audit *ring.Ring
 	// Control changes the settings of the program; nil: nobody can while it runs.
 	Control api.Controller
+	// Metrics are shown in all phases, besides those of the manager and of the authority; may be nil.
+	Metrics prometheus.Gatherer
 	// Log may be nil.
 	Log *slog.Logger
 }

@@ -70,6 +70,9 @@ func (p *Process) metrics(d *daemon.Daemon) func() prometheus.Gatherer {
 		if g := p.cfg.Authority.Metrics(); g != nil {
 			list = append(list, g)
 		}
+		if g := p.cfg.Metrics; g != nil {
+			list = append(list, g)
+		}
 		return list
 	})
 }

@@ -1,0 +1,91 @@
+package webhook
+
+import (
+	"context"
+	"net/http"
+	"reflect"
+	"sync"
+
+	"heddle/api"
+)
+
+// Group sends events to targets that may change. It is safe for concurrent use.
+type Group struct {
+	source    Source
+	marks     Marks
+	transport http.RoundTripper // as that of New
+
+	mu      sync.Mutex
+	ctx     context.Context // of the senders; guarded by mu
+	running []*running      // guarded by mu
+}
+
+type running struct {
+	*Sender
+	stop context.CancelFunc
+	done chan struct{}
+}
+
+// NewGroup returns a Group without targets, whose senders end with ctx.
+func NewGroup(ctx context.Context, s Source, m Marks, transport http.RoundTripper) *Group {
+	return &Group{source: s, marks: m, transport: transport, ctx: ctx}
+}
+
+// Set replaces the targets. One that is as before goes on, except that it is tried again if it answered 410. One
+// that changed goes on after the last event that it has. A target that is in no list any more keeps its
+// mark, from which it goes on if it returns.
+func (g *Group) Set(targets []Target) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	var next []*running
+	old := map[string]*running{}
+	for _, r := range g.running {
+		old[r.target.Name] = r
+	}
+	for _, t := range targets {
+		if r := old[t.Name]; r != nil && reflect.DeepEqual(r.target, t) && r.Status().State != gone {
+			next = append(next, r)
+			delete(old, t.Name)
+			continue
+		} else if r != nil {
+			r.end() // before another one reads its mark
+		}
+		ctx, stop := context.WithCancel(g.ctx)
+		r := &running{Sender: New(t, g.source, g.marks, g.transport), stop: stop, done: make(chan struct{})}
+		go func() {
+			defer close(r.done)
+			r.Run(ctx)
+		}()
+		next = append(next, r)
+	}
+	for _, r := range old {
+		r.end()
+	}
+	g.running = next
+}
+
+func (r *running) end() {
+	r.stop()
+	<-r.done
+}
+
+// Status is how it stands with each target.
+func (g *Group) Status() []api.Webhook {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	list := make([]api.Webhook, len(g.running))
+	for i, r := range g.running {
+		list[i] = r.Status()
+	}
+	return list
+}
+
+// Wait returns when the senders have ended, which they do with the context.
+func (g *Group) Wait() {
+	g.mu.Lock()
+	list := g.running
+	g.mu.Unlock()
+	for _, r := range list {
+		<-r.done
+	}
+}
