@@ -5,6 +5,7 @@ package etcdtest
 import (
 	"context"
 	"fmt"
+	"io"
 	"net"
 	"path/filepath"
 	"strings"
@@ -15,6 +16,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 
+	"heddle/internal/faultdisk"
 	"heddle/internal/need"
 	"heddle/internal/proc"
 )
@@ -27,6 +29,7 @@ type Cluster struct {
 	token   string
 	args    []string
 	tls     *TLS
+	disk    *faultdisk.Disk // of the first member; nil: a directory
 }
 
 // TLS are the files of a cluster whose clients need certificates.
@@ -39,17 +42,24 @@ type member struct {
 }
 
 // Start starts n members and waits until they have a leader. args are further flags of each.
-func Start(t testing.TB, n int, args ...string) *Cluster { return start(t, n, nil, args) }
+func Start(t testing.TB, n int, args ...string) *Cluster { return start(t, n, nil, nil, args) }
+
+// StartOn is Start with the first member's data on a disk that can be slow or fail. That member is not
+// restarted, and its Stop and Continue do nothing.
+func StartOn(t testing.TB, d *faultdisk.Disk, n int, args ...string) *Cluster {
+	need.FUSE(t)
+	return start(t, n, nil, d, args)
+}
 
 // StartTLS is Start with certificates for clients and members.
 func StartTLS(t testing.TB, n int, files TLS, args ...string) *Cluster {
-	return start(t, n, &files, args)
+	return start(t, n, &files, nil, args)
 }
 
-func start(t testing.TB, n int, files *TLS, args []string) *Cluster {
+func start(t testing.TB, n int, files *TLS, d *faultdisk.Disk, args []string) *Cluster {
 	t.Helper()
 	need.Tool(t, "etcd")
-	c := &Cluster{t: t, dir: t.TempDir(), token: filepath.Base(t.TempDir()), args: args, tls: files}
+	c := &Cluster{t: t, dir: t.TempDir(), token: filepath.Base(t.TempDir()), args: args, tls: files, disk: d}
 	first := need.Port(t, 2*n)
 	for i := range n {
 		c.members = append(c.members, &member{
@@ -110,6 +120,12 @@ func (c *Cluster) Restart(i int) {
 	if c.tls != nil {
 		args = append(args, "--client-cert-auth", "--trusted-ca-file", c.tls.CA, "--cert-file", c.tls.Cert, "--key-file", c.tls.Key)
 	}
+	if c.disk != nil && i == 0 {
+		args[3] = "DIR/data"
+		run := faultdisk.Run(c.t, c.disk, need.Tool(c.t, "etcd"), args...)
+		go func() { _, _ = io.Copy(io.Discard, run.Out) }()
+		return
+	}
 	p, err := proc.Start(proc.Command(c.dir, nil, need.Tool(c.t, "etcd"), args...))
 	if err != nil {
 		c.t.Fatal(err)
@@ -126,8 +142,14 @@ func (c *Cluster) Kill(i int) {
 }
 
 // Stop makes a member hang, and Continue lets it go on.
-func (c *Cluster) Stop(i int)     { c.members[i].p.Signal(syscall.SIGSTOP) }
-func (c *Cluster) Continue(i int) { c.members[i].p.Signal(syscall.SIGCONT) }
+func (c *Cluster) Stop(i int)     { c.signal(i, syscall.SIGSTOP) }
+func (c *Cluster) Continue(i int) { c.signal(i, syscall.SIGCONT) }
+
+func (c *Cluster) signal(i int, s syscall.Signal) {
+	if p := c.members[i].p; p != nil {
+		p.Signal(s)
+	}
+}
 
 // Client returns a client of the members, closed when the test ends.
 func (c *Cluster) Client() *clientv3.Client {
@@ -173,6 +195,18 @@ func (c *Cluster) AwaitLeader() int {
 	}
 }
 
+// Lead has a member lead.
+func (c *Cluster) Lead(i int) {
+	c.t.Helper()
+	_, id, err := c.status(i)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	for at := c.AwaitLeader(); at != i; at = c.AwaitLeader() {
+		c.ctl("--endpoints", c.url(c.members[at].client, true), "move-leader", fmt.Sprintf("%x", id))
+	}
+}
+
 func (c *Cluster) leader() (int, bool) {
 	if c.tls != nil {
 		for _, m := range c.members {
@@ -186,7 +220,7 @@ func (c *Cluster) leader() (int, bool) {
 	}
 	var running []int
 	for i, m := range c.members {
-		if m.p != nil {
+		if m.p != nil || i == 0 && c.disk != nil {
 			running = append(running, i)
 		}
 	}
