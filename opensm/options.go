@@ -104,7 +104,7 @@ var partitionOptions = []Option{
 	{Name: "sweep_interval", kind: number32, Default: "10", Setting: "sweep-interval", take: takeSeconds},
 	{Name: "reassign_lids", kind: boolean, Default: "FALSE", Verdict: Lost, Means: "TRUE is refused without --force: it gives every port another LID at each start", take: takeReassign},
 	{Name: "force_heavy_sweep", kind: boolean, Default: "FALSE", Setting: "full-interval", Means: "TRUE as the sweep interval", take: takeHeavy},
-	{Name: "sweep_on_trap", kind: boolean, Default: "TRUE", Verdict: Needless, Means: "a trap always has its region swept, and no more than that"},
+	{Name: "sweep_on_trap", kind: boolean, Default: "TRUE", Verdict: Needless, Means: "a trap has its region swept, or one port read, and no more than that"},
 }
 
 var routingOptions = []Option{

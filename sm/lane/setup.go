@@ -64,9 +64,10 @@ func (t *Tables) Start() {
 }
 
 // maps reports whether SL-to-VL tables of the configuration are in force: forwarding tables that use
-// several lanes rest on mappings of their own, and have been proven with these.
+// several lanes rest on mappings of their own, and have been proven with these. So do the stages of a
+// transition from such tables: those of before are in use until the last one ends.
 func (t *Tables) maps() bool {
-	if w := t.install.Wanted(); !t.Config.QoS || w.NumVLs > 1 || w.Lanes != nil {
+	if w := t.install.Wanted(); !t.Config.QoS || t.install.InStage() || w.NumVLs > 1 || w.Lanes != nil {
 		return false
 	}
 	for i := range t.Config.Lanes {
