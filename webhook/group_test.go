@@ -30,12 +30,12 @@ func TestGroup(t *testing.T) {
 		}
 		set("a", "b") // events 1 to 10
 		set("b", "c") // 11 to 20
-		far["c"].status = http.StatusGone
+		far["c"].set(http.StatusGone)
 		set("b", "c")
 		if st := g.Status(); len(st) != 2 || st[0].Name != "b" || st[0].Sent != 30 || st[1].State != gone {
 			t.Errorf("%+v", st)
 		}
-		far["c"].status = 0
+		far["c"].set(0)
 		set("a", "b", "c") // 31 to 40
 		for name, want := range map[string]int{"a": 40, "b": 40, "c": 30} {
 			if got := far[name].got; len(got) != want || slices.Index(got, got[len(got)-1]) != len(got)-1 {
@@ -43,10 +43,10 @@ func TestGroup(t *testing.T) {
 			}
 		}
 		// While a target is away it changes: it goes on with what it lacks.
-		far["a"].status = http.StatusBadGateway
+		far["a"].set(http.StatusBadGateway)
 		set("a")
 		<-time.After(time.Hour)
-		far["a"].status = 0
+		far["a"].set(0)
 		g.Set([]Target{{Name: "a", URL: "https://b", Secrets: [][]byte{make([]byte, 24)}}})
 		synctest.Wait()
 		if n := len(far["b"].got); n != 50 {

@@ -189,16 +189,19 @@ func TestAnswers(t *testing.T) {
 		x, stop := start(t, s, OpenMarks("", "x"), r, Target{})
 		s.add(1, "k")
 		<-time.After(99 * time.Second)
+		synctest.Wait()
 		if len(r.tries) != 1 {
 			t.Errorf("%d tries", len(r.tries))
 		}
 		r.set(302)
 		<-time.After(2 * time.Second)
+		synctest.Wait()
 		if len(r.tries) != 2 || x.Status().State != trying {
 			t.Errorf("%d tries, %+v", len(r.tries), x.Status())
 		}
 		r.set(410)
 		<-time.After(time.Hour)
+		synctest.Wait()
 		if len(r.tries) != 3 || x.Status().State != gone {
 			t.Errorf("%d tries, %+v", len(r.tries), x.Status())
 		}
