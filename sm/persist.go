@@ -39,7 +39,7 @@ func (c *Core) onPersisted(ev Persisted) {
 		default:
 			c.Unsaved = nil
 			c.tenure.Saved()
-			if c.unstored.waiting && !c.sweep.persistWait {
+			if c.unstored.waiting && (!c.sweep.persistWait || c.Region) {
 				c.AskFullSweep("what ports waited for is stored")
 			}
 			c.unstored.waiting = false

@@ -35,6 +35,19 @@ func (g *grasp) behindOf(last journal.Mark, dropped, off bool) bool {
 // entry before it.
 func (g *grasp) lacks(had journal.Mark, dropped bool) bool { return dropped || !g.current(had) }
 
+// lags reports whether cores that are master without a term lack an entry that counts: last is the last one
+// that this process knows, newest the last one that another manager has told of, since the last term when
+// their mastership began. Entries of a later term are those of a manager that has won it meanwhile; in
+// another part of a subnet that fell apart, that says nothing of this part.
+func (g *grasp) lags(last, newest journal.Mark, since journal.Term) bool {
+	for _, m := range [...]journal.Mark{last, newest} {
+		if m.Term.Number <= since.Number && m.Compare(g.known) > 0 && !g.current(m) {
+			return true
+		}
+	}
+	return false
+}
+
 // keeps reports whether cores that have been master without a term go on when it is won: had is the last
 // entry before it. again says that they had a term in this mastership, and lost it to another master,
 // who may have written.

@@ -7,16 +7,18 @@ import (
 	"heddle/store/journal"
 )
 
+// mark is an entry: term 3 is that of this manager, others are not.
+func mark(term, number uint64) journal.Mark {
+	owner := ib.GUID(0xb)
+	if term == 3 {
+		owner = 0xa
+	}
+	return journal.Mark{Term: journal.Term{Number: term, Owner: owner}, Number: number}
+}
+
 // TestGrasp is the rule by which the cores of a manager with a shared state are started anew, case by
 // case. Term 3 is ours, terms 2 and 4 are those of another manager.
 func TestGrasp(t *testing.T) {
-	mark := func(term, number uint64) journal.Mark {
-		owner := ib.GUID(0xb)
-		if term == 3 {
-			owner = 0xa
-		}
-		return journal.Mark{Term: journal.Term{Number: term, Owner: owner}, Number: number}
-	}
 	read := grasp{known: mark(2, 10)}
 	wrote := read
 	wrote.won(mark(3, 0).Term)
@@ -71,5 +73,27 @@ func TestGrasp(t *testing.T) {
 	back := lost
 	if back.won(mark(3, 0).Term); !back.current(mark(3, 26)) {
 		t.Error("a term that was won again is not theirs")
+	}
+}
+
+// TestLags: cores without a term lack what this process or another manager had when their mastership
+// began, also if they hear of it later; not what another manager has stored in a later term.
+func TestLags(t *testing.T) {
+	cores := grasp{known: mark(2, 10)}
+	for _, c := range []struct {
+		name         string
+		last, newest journal.Mark
+		want         bool
+	}{
+		{"all is known", mark(2, 10), mark(2, 10), false},
+		{"nobody tells", mark(2, 10), journal.Mark{}, false},
+		{"another manager is behind", mark(2, 10), mark(2, 9), false},
+		{"this process has more", mark(2, 11), journal.Mark{}, true},
+		{"another manager has more", mark(2, 10), mark(2, 11), true},
+		{"another manager has won the term", mark(2, 10), mark(3, 11), false},
+	} {
+		if got := cores.lags(c.last, c.newest, mark(2, 0).Term); got != c.want {
+			t.Errorf("%s: they lag: %v", c.name, got)
+		}
 	}
 }

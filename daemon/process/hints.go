@@ -84,6 +84,10 @@ func (q *Quorum) advised() {
 		q.expect = time.Time{}
 		q.Members.Lead(false)
 	}
+	if last, _ := q.Terms.Synced(); q.unsure.Unsure && !q.unsure.Lacks && q.lacking(last) {
+		q.unsure.Lacks = true // it is heard of only now
+		q.log().Error("another manager has an entry of the state that this one lacks: it writes nothing to the subnet until the store is back")
+	}
 	h := q.hint()
 	h.Unsure = q.unsure
 	if h.Warm == q.told.Warm && h.Unsure == q.told.Unsure && slices.Equal(h.Allies, q.told.Allies) {

@@ -276,7 +276,7 @@ func (q *Quorum) lead(ctx context.Context, guid ib.GUID, dropped bool) error {
 	default:
 		last, _ := q.Terms.Synced()
 		q.since = last.Term
-		q.unsure = sm.SetUnsure{Unsure: true, Lacks: q.Members != nil && q.Members.Newest().Compare(last) > 0}
+		q.unsure = sm.SetUnsure{Unsure: true, Lacks: q.lacking(last)}
 		q.log().Error("this manager is master without the term: it changes nothing that is stored", "err", err, "lacks", q.unsure.Lacks)
 	}
 	if q.Members != nil {
@@ -305,6 +305,16 @@ func (q *Quorum) behind(dropped bool) bool {
 	}
 	q.renew("had", q.known.String(), "has", last.String())
 	return true
+}
+
+// lacking reports whether cores that are master without a term lack an entry; last is the last one that
+// this process knows. The holder of mu calls it.
+func (q *Quorum) lacking(last journal.Mark) bool {
+	var newest journal.Mark
+	if q.Members != nil {
+		newest = q.Members.Newest()
+	}
+	return q.lags(last, newest, q.since)
 }
 
 // renew has the cores started anew, as master. The holder of mu calls it.

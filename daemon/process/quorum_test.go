@@ -311,6 +311,27 @@ func TestQuorumInDoubt(t *testing.T) {
 	r.applies(true)
 }
 
+// TestQuorumBehind: cores that were started anew for their mastership, and lack what this process has read
+// since, are told so when the store is away by then.
+func TestQuorumBehind(t *testing.T) {
+	r := newReign(t)
+	r.s.other(1, false)
+	if err := r.m.Lead(false); err == nil {
+		t.Fatal("cores that miss a change lead")
+	}
+	r.restarted()
+	r.s.with(func() {
+		r.s.away = true
+		r.s.last.Number++
+	})
+	if err := r.m.Lead(false); err != nil {
+		t.Fatal(err)
+	}
+	if h := r.hint(); !h.Unsure.Unsure || !h.Unsure.Lacks {
+		t.Errorf("the cores are told %+v of their store", h.Unsure)
+	}
+}
+
 // TestQuorumAway: a master leads without the store, and gets the term when it is back. If the master
 // before stored what this one had not followed, the cores are started anew. If another one has won the
 // term meanwhile, that one keeps it until it gives it back.
