@@ -89,8 +89,46 @@ func (x *opensmImport) giveToService() error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(
-		os.Chown(x.out, 0, gid), os.Chmod(x.out, 0o640),
-		os.Chown(x.state, uid, gid), os.Chown(filepath.Join(x.state, boltdb.FileName), uid, gid),
-	)
+	return errors.Join(giveConfig(x.out, gid), giveState(x.state, uid, gid))
+}
+
+// giveConfig has a group read a configuration. Nobody but its owner writes to the directory of it.
+func giveConfig(file string, gid int) error {
+	return errors.Join(os.Lchown(file, 0, gid), os.Chmod(file, 0o640))
+}
+
+// giveState gives a state directory and its file to a user. That user may own the directories by now, and
+// put links there: no link is followed to what is another's.
+func giveState(dir string, uid, gid int) error {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return err
+	}
+	above, err := os.OpenRoot(filepath.Dir(dir))
+	if err != nil {
+		return err
+	}
+	defer above.Close()
+	name := filepath.Base(dir)
+	state, err := above.OpenRoot(name) // refuses a link that leads out
+	if err != nil {
+		return err
+	}
+	defer state.Close()
+	return errors.Join(above.Lchown(name, uid, gid), state.Lchown(boltdb.FileName, uid, gid))
+}
+
+// ownState refuses a state that is a link: as root an import would write to whatever it leads to.
+func ownState(dir string) error {
+	for _, path := range [...]string{dir, filepath.Join(dir, boltdb.FileName)} {
+		st, err := os.Lstat(path)
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+		case err != nil:
+			return err
+		case st.Mode()&fs.ModeSymlink != 0:
+			return fmt.Errorf("%s is a link: the state of a service is a directory and a file", path)
+		}
+	}
+	return nil
 }

@@ -442,6 +442,11 @@ func (x *opensmImport) write(out io.Writer) (err error) {
 	if err := makeStateDir(x.state); err != nil {
 		return err
 	}
+	if x.instance != "" {
+		if err := ownState(x.state); err != nil {
+			return err
+		}
+	}
 	db, err := boltdb.Open(filepath.Join(x.state, boltdb.FileName))
 	if err != nil {
 		return err
