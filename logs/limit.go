@@ -139,34 +139,42 @@ func (h *limited) Handle(ctx context.Context, r slog.Record) error {
 }
 
 func (s *limits) allow(name string) bool {
+	ok, list := s.count(name, time.Now())
+	s.tell(list)
+	return ok
+}
+
+// count reports whether a line is logged, and what is to be told of others.
+func (s *limits) count(name string, now time.Time) (ok bool, list []Cut) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.limit.kinds) >= mostKinds {
-		s.tell(s.limit.End(time.Now(), true))
+		list = s.limit.End(now, true)
 		clear(s.limit.kinds)
 	}
-	ok, cut := s.limit.Allow(name, time.Now())
+	ok, cut := s.limit.Allow(name, now)
 	if cut > 0 {
-		s.tell([]Cut{{name, cut}})
+		list = append(list, Cut{name, cut})
 	}
 	if due := s.limit.Due(); s.wake == nil && !due.IsZero() {
-		s.wake = time.AfterFunc(time.Until(due), s.end)
+		s.wake = time.AfterFunc(due.Sub(now), s.end)
 	}
-	return ok
+	return ok, list
 }
 
 // end tells what was left out in spans that are over.
 func (s *limits) end() {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.tell(s.limit.End(time.Now(), false))
+	list := s.limit.End(time.Now(), false)
 	s.wake = nil
 	if due := s.limit.Due(); !due.IsZero() {
 		s.wake = time.AfterFunc(max(time.Until(due), 0), s.end)
 	}
+	s.mu.Unlock()
+	s.tell(list)
 }
 
-// tell logs what was left out. The holder of mu calls it.
+// tell logs what was left out. The log may take time: nobody who holds mu calls it.
 func (s *limits) tell(list []Cut) {
 	for _, c := range list {
 		r := slog.NewRecord(time.Now(), slog.LevelWarn, fmt.Sprintf("%d further lines of one kind within a minute were not logged", c.N), 0)

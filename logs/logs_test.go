@@ -2,6 +2,7 @@ package logs
 
 import (
 	"bytes"
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -71,7 +73,7 @@ func read(t *testing.T, c *net.UnixConn) map[string]string {
 }
 
 // TestJournal: an entry has a field for each attribute, also after the journal was started anew, and with a journal
-// that is gone or stuck the line is in the other log.
+// that is gone the line is in the other log. If it is stuck that has none: it may be the same journal's.
 func TestJournal(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "socket")
 	c := journal(t, path)
@@ -111,18 +113,144 @@ func TestJournal(t *testing.T) {
 	if got := read(t, c); got["MESSAGE"] != "again" || text.Len() > 0 {
 		t.Errorf("a new journal has %v, the other log %q", got, text.String())
 	}
-	for i := 0; text.Len() == 0; i++ { // until its buffer is full
+	for range 100 { // much more than its buffer takes
 		log.Info(strings.Repeat("x", 10_000))
-		if i > 1<<20 {
-			t.Fatal("there is no end")
-		}
 	}
-	if s := text.String(); !strings.Contains(s, "msg=xxxx") || !strings.Contains(s, "timeout") {
-		t.Errorf("with a journal that does not read: %.200q", s)
+	if text.Len() > 0 {
+		t.Errorf("with a journal that does not read the other log has %.200q", text.String())
+	}
+	if got := read(t, c); len(got["MESSAGE"]) != 10_000 {
+		t.Errorf("the journal has %.200q", got["MESSAGE"])
 	}
 	if _, err := Journal(path+"x", level, h); err == nil {
 		t.Error("no socket, and no error")
 	}
+}
+
+// TestJournalStuck: a journal that is stuck costs one wait in a second, whoever logs; lines that it did not
+// take are counted and told before the next one.
+func TestJournalStuck(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var rest bytes.Buffer
+		var mu sync.Mutex
+		var got []string
+		waits, stuck, gone := 0, false, false
+		j := &journaler{rest: slog.NewTextHandler(&rest, nil)}
+		j.try = func(b []byte) error {
+			mu.Lock()
+			defer mu.Unlock()
+			switch {
+			case gone:
+				return os.NewSyscallError("sendto", syscall.ENOENT)
+			case stuck:
+				return os.NewSyscallError("sendto", syscall.EAGAIN)
+			}
+			m, err := entry(b)
+			if err != nil {
+				t.Error(err)
+			}
+			got = append(got, m["MESSAGE"])
+			return nil
+		}
+		j.wait = func(_ []byte, until time.Time) error {
+			mu.Lock()
+			waits++
+			mu.Unlock()
+			<-time.After(time.Until(until))
+			return &net.OpError{Op: "write", Err: os.ErrDeadlineExceeded}
+		}
+		log := slog.New(&handler{level: slog.LevelInfo, write: j.write})
+		check := func(what string, n int, want ...string) {
+			t.Helper()
+			if fmt.Sprint(got) != fmt.Sprint(want) || waits != n || rest.Len() > 0 {
+				t.Errorf("%s: the journal has %q, want %q; %d waits, want %d; the other log %q", what, got, want, waits, n, rest.String())
+			}
+			got, waits = nil, 0
+			rest.Reset()
+		}
+		timed := func(want time.Duration, f func()) {
+			t.Helper()
+			began := time.Now()
+			if f(); time.Since(began) != want {
+				t.Errorf("it took %v, want %v", time.Since(began), want)
+			}
+		}
+		stuck = true
+		timed(journalTime, func() {
+			for range 50 {
+				log.Info("lost")
+			}
+		})
+		check("stuck", 1)
+		<-time.After(journalPause)
+		timed(journalTime, func() { // several wait together, not one after the other
+			var all sync.WaitGroup
+			for range 5 {
+				all.Go(func() { log.Info("lost") })
+			}
+			all.Wait()
+		})
+		check("stuck, of several", 5)
+		stuck = false
+		timed(0, func() { log.Info("lost: the pause is not over") })
+		check("in the pause", 0)
+		<-time.After(journalPause)
+		gone = true
+		log.Info("here")
+		if s := rest.String(); !strings.Contains(s, "msg=here journal=\"sendto: no such file") {
+			t.Errorf("without a journal the other log has %q", s)
+		}
+		rest.Reset()
+		gone = false
+		timed(0, func() { log.Info("a"); log.Info("b") })
+		check("again", 0, "56 lines were not sent: this journal did not take them in time kind=journal_dropped count=56", "a", "b")
+		stuck = true // and takes the line in the last moment
+		wait := j.wait
+		j.wait = func(b []byte, until time.Time) error {
+			err := wait(b, until)
+			stuck = false
+			return err
+		}
+		timed(journalTime, func() { log.Info("c") })
+		check("late", 1, "c")
+	})
+}
+
+// slow is a log whose lines of kind log_cut end when told.
+type slow struct {
+	slog.Handler
+	began, end chan struct{}
+}
+
+func (h slow) Handle(ctx context.Context, r slog.Record) error {
+	cut := false
+	r.Attrs(func(a slog.Attr) bool { cut = cut || a.Value.String() == kindCut; return true })
+	if cut {
+		close(h.began)
+		<-h.end
+	}
+	return h.Handler.Handle(ctx, r)
+}
+
+// TestLimitedSlow: while the log takes the line about others that were left out, nobody else waits.
+func TestLimitedSlow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := slow{slog.NewTextHandler(io.Discard, nil), make(chan struct{}), make(chan struct{})}
+		log := slog.New(Limited(h))
+		for range Most + 1 {
+			log.Info("x")
+		}
+		<-h.began
+		done := make(chan struct{})
+		go func() { log.Info("y"); close(done) }()
+		synctest.Wait()
+		select {
+		case <-done:
+		default:
+			t.Error("another line waits")
+		}
+		close(h.end)
+	})
 }
 
 func TestInJournal(t *testing.T) {

@@ -1,6 +1,7 @@
 package logs
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -13,8 +14,11 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 	"unicode/utf8"
+
+	"golang.org/x/sys/unix"
 )
 
 // Bounds of a Syslog.
@@ -31,6 +35,7 @@ const (
 	dialTime   = 10 * time.Second
 	writeTime  = 10 * time.Second
 	closeTime  = time.Second
+	goneTime   = 20 * time.Second // without an acknowledgement of what was sent
 )
 
 // Syslog sends lines to a server by RFC 5424 over TCP, each with its length before it (RFC 6587,
@@ -91,14 +96,26 @@ func OpenSyslog(server string, state func(SyslogStatus)) (*Syslog, error) {
 	if err != nil {
 		return nil, err
 	}
+	tcp := &net.Dialer{Control: limitUnacked}
 	dial := func(ctx context.Context) (net.Conn, error) {
 		if network == "tls" {
-			return (&tls.Dialer{Config: &tls.Config{MinVersion: tls.VersionTLS12}}).DialContext(ctx, "tcp", addr)
+			return (&tls.Dialer{NetDialer: tcp, Config: &tls.Config{MinVersion: tls.VersionTLS12}}).DialContext(ctx, "tcp", addr)
 		}
-		return new(net.Dialer).DialContext(ctx, "tcp", addr)
+		return tcp.DialContext(ctx, "tcp", addr)
 	}
 	host, _ := os.Hostname() // without one it is -
 	return newSyslog(dial, host, os.Getpid(), state), nil
+}
+
+// limitUnacked has the kernel end a connection whose server does not acknowledge for goneTime what was
+// sent (tcp(7), TCP_USER_TIMEOUT). Otherwise lines to a machine that has vanished go into the buffer of
+// the socket for up to a quarter of an hour, and are lost.
+func limitUnacked(_, _ string, c syscall.RawConn) error {
+	var set error
+	err := c.Control(func(fd uintptr) {
+		set = os.NewSyscallError("setsockopt", unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(goneTime.Milliseconds())))
+	})
+	return cmp.Or(err, set)
 }
 
 func newSyslog(dial func(context.Context) (net.Conn, error), host string, pid int, state func(SyslogStatus)) *Syslog {
@@ -190,7 +207,7 @@ func (s *Syslog) run() {
 			continue
 		}
 		if lost > 0 {
-			batch = string(s.appendMessage(nil, dropped(lost))) + batch
+			batch = string(s.appendMessage(nil, dropped("syslog", "server", lost))) + batch
 		}
 		used := c != nil
 		var err error
@@ -272,10 +289,11 @@ func (s *Syslog) failed(err error) {
 	}
 }
 
-func dropped(n uint64) *line {
+// dropped says how many lines the journal or a syslog server did not get.
+func dropped(log, reader string, n uint64) *line {
 	return &line{
-		time: time.Now(), level: slog.LevelWarn, text: fmt.Sprintf("%d lines were not sent: this server did not take them in time", n),
-		fields: []field{{"kind", "syslog_dropped"}, {"count", strconv.FormatUint(n, 10)}},
+		time: time.Now(), level: slog.LevelWarn, text: fmt.Sprintf("%d lines were not sent: this %s did not take them in time", n, reader),
+		fields: []field{{"kind", log + "_dropped"}, {"count", strconv.FormatUint(n, 10)}},
 	}
 }
 

@@ -19,6 +19,8 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"golang.org/x/sys/unix"
+
 	"heddle/internal/need"
 	"heddle/internal/proc"
 )
@@ -174,6 +176,35 @@ func TestSyslogEnds(t *testing.T) {
 				t.Errorf("it took %v", d)
 			}
 		})
+	}
+}
+
+// TestSyslogGone: the kernel ends connections to a server that acknowledges nothing for 20 s.
+func TestSyslogGone(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	s, err := OpenSyslog("tcp://"+l.Addr().String(), func(SyslogStatus) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	c, err := s.dial(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	raw, err := c.(*net.TCPConn).SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var ms int
+	var got error
+	err = raw.Control(func(fd uintptr) { ms, got = unix.GetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT) })
+	if err != nil || got != nil || ms != 20_000 {
+		t.Errorf("the time is %d ms: %v, %v", ms, err, got)
 	}
 }
 
