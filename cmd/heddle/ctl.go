@@ -192,6 +192,7 @@ func (o *place) locate() (m located, err error) {
 			return m, err
 		}
 	}
+	addr = strings.TrimSuffix(strings.TrimPrefix(addr, "http://"), "/") // the page's address does too
 	m = located{addr: addr, base: "http://" + addr, transport: &http.Transport{}}
 	if sock, ok := strings.CutPrefix(addr, "unix:"); ok {
 		m.base = "http://localhost"

@@ -74,7 +74,7 @@ func TestPageSignIn(t *testing.T) {
 	b.awaitText("4\nhosts")
 	secret := must(t, upTime, dir, nil, heddle, "ctl", "token", "create", "night", "--role", "operator", "--api", addr, "--token-file", token)
 	var text string
-	for _, w := range strings.Fields(secret) {
+	for w := range strings.FieldsSeq(secret) {
 		if strings.HasPrefix(w, "heddle.night.") {
 			text = w
 		}

@@ -3,6 +3,7 @@ package interop
 import (
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"syscall"
 	"testing"
@@ -125,9 +126,7 @@ func (c *setCounter) stopInSweep(t *testing.T, pid, node int, ask func(), d time
 	out := map[ib.AttrID]int{}
 	c.d.Do(func(*sim.Subnet) {
 		c.on = false
-		for a, n := range c.sets {
-			out[a] = n
-		}
+		maps.Copy(out, c.sets)
 	})
 	return out
 }
