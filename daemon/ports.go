@@ -103,7 +103,7 @@ func (d *Daemon) stepPorts(now time.Time) {
 	if !ok {
 		return
 	}
-	plan, err := x.Resolve(v.Snap, others, now, d.routing()) // takes seconds in a large subnet
+	plan, err := x.Resolve(v.Snap, others, now, d.routing(v.Snap)) // takes seconds in a large subnet
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	change, ok, text := k.core.Decide(now, v.Snap, &x, &plan, err)
@@ -244,7 +244,7 @@ func (d *Daemon) previewPort(s *subnet.Snapshot, kind subnet.PortActionKind, gui
 		}
 		return a, err
 	}
-	p, err := drain.Preview(s, channel, others, now, d.routing()) // holds no lock
+	p, err := drain.Preview(s, channel, others, now, d.routing(s)) // holds no lock
 	plan.Engine, plan.TableChange, plan.LoadBefore, plan.LoadAfter = p.Engine, changeOf(&p), p.LoadBefore, p.LoadAfter
 	return a, err
 }

@@ -18,13 +18,17 @@ type planner struct {
 	core atomic.Pointer[sm.Config] // as reloaded; nil: as at the start
 }
 
-// routing is what the manager computes tables by.
-func (d *Daemon) routing() preview.Routing {
+// routing is what the manager computes the tables of a subnet by.
+func (d *Daemon) routing(s *subnet.Snapshot) preview.Routing {
 	c := d.planner.core.Load()
 	if c == nil {
 		c = &d.cfg.Core
 	}
-	r := preview.Routing{Engines: c.Engines, Explicit: c.Explicit, Options: c.RouteOptions()}
+	now := *c
+	now.AvoidThrottled = d.cfg.Core.AvoidThrottled // not reloaded
+	r := preview.Routing{Engines: c.Engines, Explicit: c.Explicit, Options: now.OptionsFor(s.Graph, func(sw int32, port uint8) bool {
+		return s.Throttled(subnet.Ref{Node: s.SwitchNode[sw], Port: port})
+	})}
 	r.Options.Workers = 1
 	return r
 }
@@ -39,7 +43,7 @@ func (d *Daemon) PlanReroute(_ context.Context, rebalance bool) (api.RoutePlan, 
 		return api.RoutePlan{}, errors.New("another plan is being computed; ask again in a moment")
 	}
 	defer d.planner.one.Unlock()
-	r := d.routing()
+	r := d.routing(s)
 	r.Options.Rebalance = rebalance
 	p, err := preview.Anew(s.Graph, s.Tables, r)
 	return api.RoutePlan{Engine: p.Engine, Passed: p.Passed, TableChange: changeOf(&p), LoadBefore: p.LoadBefore, LoadAfter: p.LoadAfter}, err

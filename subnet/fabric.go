@@ -65,6 +65,13 @@ func (s *Snapshot) Able(at Ref) (ib.LinkWidth, ib.LinkSpeed) {
 	return (p.Info.LinkWidthSupported & q.Info.LinkWidthSupported).Widest(), min(s.Fastest(p), s.Fastest(q))
 }
 
+// Throttled reports whether the link at a port is narrower or slower than both of its ends can be.
+func (s *Snapshot) Throttled(at Ref) bool {
+	width, speed := s.Able(at)
+	p := s.Port(at)
+	return p != nil && (width != 0 && p.Info.LinkWidthActive != width || s.Speed(p) < speed)
+}
+
 // Moved lists the LIDs, ascending, that have another owner in the graph of s than in that of old. ok is
 // false if the graphs are not known to be the same otherwise.
 func (s *Snapshot) Moved(old *Snapshot) (lids []ib.LID, ok bool) {

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"time"
 
+	"heddle/fabric"
 	"heddle/ib"
 	"heddle/route"
 	"heddle/route/transition"
@@ -250,6 +251,28 @@ func (c *Config) RouteOptions() route.Options {
 	if len(c.Roots) > 0 {
 		o.Roots = c.Roots
 	}
+	return o
+}
+
+// throttledWeight is the cost of a hop over a link that is slower than it could be: above that of any
+// way around it that is worth the name, and there is still a path where it is the only one.
+const throttledWeight = 100
+
+// OptionsFor are those of the engines for a graph. throttled reports whether the link at a port of a
+// switch of the graph is slower than both of its ends can be.
+func (c *Config) OptionsFor(g *fabric.Graph, throttled func(s int32, port uint8) bool) route.Options {
+	o := c.RouteOptions()
+	if !c.AvoidThrottled || g == nil {
+		return o
+	}
+	var list []route.HopWeight
+	for i := range g.Channels {
+		x := &g.Channels[i]
+		if throttled(x.From, x.OutPort) {
+			list = append(list, route.HopWeight{Switch: g.Switches[x.From].GUID, Port: x.OutPort, Weight: throttledWeight})
+		}
+	}
+	o.HopWeights = append(list, o.HopWeights...) // what is given counts more
 	return o
 }
 

@@ -43,31 +43,11 @@ func (r *Router) StartMoves(m *job.Moves) { r.run(&job.Job{Graph: r.Fabric.Graph
 
 // options are those of the engines.
 func (r *Router) options() route.Options {
-	opt := r.Config.RouteOptions()
+	opt := r.Config.OptionsFor(r.Fabric.Graph, func(s int32, port uint8) bool {
+		return r.Fabric.Throttled(r.Fabric.PortOf(r.Fabric.SwitchNode[s], port))
+	})
 	opt.MaxVLs = r.maxVLs()
-	if r.Config.AvoidThrottled {
-		opt.HopWeights = append(r.throttled(), opt.HopWeights...) // what is given counts more
-	}
 	return opt
-}
-
-// throttledWeight is the cost of a hop over a link that is slower than it could be: above that of any
-// way around it that is worth the name, and there is still a path where it is the only one.
-const throttledWeight = 100
-
-// throttled are the weights of links between switches that are slower than they could be.
-func (r *Router) throttled() (list []route.HopWeight) {
-	g := r.Fabric.Graph
-	if g == nil {
-		return nil
-	}
-	for i := range g.Channels {
-		c := &g.Channels[i]
-		if r.Fabric.Throttled(r.Fabric.PortOf(r.Fabric.SwitchNode[c.From], c.OutPort)) {
-			list = append(list, route.HopWeight{Switch: g.Switches[c.From].GUID, Port: c.OutPort, Weight: throttledWeight})
-		}
-	}
-	return list
 }
 
 // maxVLs is how many lanes paths may use; 0: all.
