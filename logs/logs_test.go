@@ -273,16 +273,36 @@ func TestInJournal(t *testing.T) {
 	}
 }
 
+// locked is what a log wrote.
+type locked struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (l *locked) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(b)
+}
+
+// take returns what was written since the last call.
+func (l *locked) take() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	defer l.text.Reset()
+	return l.text.String()
+}
+
 // TestLimited: of one kind ten lines are logged in a minute, and then how many more there were. Events, other kinds
 // and a log that shows everything are not bounded.
 func TestLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var text bytes.Buffer
+		var text locked
 		level := new(slog.LevelVar)
 		log := slog.New(Limited(slog.NewTextHandler(&text, &slog.HandlerOptions{Level: level})))
 		lines := func(want int, parts ...string) {
 			t.Helper()
-			s := text.String()
+			s := text.take()
 			if strings.Count(s, "\n") != want {
 				t.Errorf("%d lines, want %d\n%s", strings.Count(s, "\n"), want, s)
 			}
@@ -291,7 +311,6 @@ func TestLimited(t *testing.T) {
 					t.Errorf("no %q in\n%s", p, s)
 				}
 			}
-			text.Reset()
 		}
 		for i := range 25 {
 			log.With("a", 1).Warn(fmt.Sprint("line ", i), "kind", "x")

@@ -13,6 +13,7 @@ import (
 	"net/http/httptest"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -109,6 +110,13 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	w.WriteHeader(http.StatusNoContent)
 }
 
+// tried is when requests came.
+func (r *receiver) tried() []time.Time {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.tries)
+}
+
 func (r *receiver) set(status int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -150,12 +158,13 @@ func TestDelivery(t *testing.T) {
 		}
 		r.set(500)
 		s.add(1, "link_up")
-		from := len(r.tries)
+		from := len(r.tried())
 		<-time.After(30 * time.Minute)
 		synctest.Wait()
 		var pauses []time.Duration
-		for i := from + 1; i < len(r.tries); i++ {
-			pauses = append(pauses, r.tries[i].Sub(r.tries[i-1]))
+		tries := r.tried()
+		for i := from + 1; i < len(tries); i++ {
+			pauses = append(pauses, tries[i].Sub(tries[i-1]))
 		}
 		want := "[1s 2s 4s 8s 16s 32s 1m4s 2m8s 4m16s 5m0s 5m0s 5m0s 5m0s]"
 		if fmt.Sprint(pauses) != want {
@@ -190,20 +199,20 @@ func TestAnswers(t *testing.T) {
 		s.add(1, "k")
 		<-time.After(99 * time.Second)
 		synctest.Wait()
-		if len(r.tries) != 1 {
-			t.Errorf("%d tries", len(r.tries))
+		if len(r.tried()) != 1 {
+			t.Errorf("%d tries", len(r.tried()))
 		}
 		r.set(302)
 		<-time.After(2 * time.Second)
 		synctest.Wait()
-		if len(r.tries) != 2 || x.Status().State != trying {
-			t.Errorf("%d tries, %+v", len(r.tries), x.Status())
+		if len(r.tried()) != 2 || x.Status().State != trying {
+			t.Errorf("%d tries, %+v", len(r.tried()), x.Status())
 		}
 		r.set(410)
 		<-time.After(time.Hour)
 		synctest.Wait()
-		if len(r.tries) != 3 || x.Status().State != gone {
-			t.Errorf("%d tries, %+v", len(r.tries), x.Status())
+		if len(r.tried()) != 3 || x.Status().State != gone {
+			t.Errorf("%d tries, %+v", len(r.tried()), x.Status())
 		}
 		stop()
 	})

@@ -12,7 +12,7 @@ import (
 	"heddle/mad"
 )
 
-// A process can be stopped at any moment (SIGSTOP, a paused virtual machine), and another manager takes the
+// A process can be stopped at any moment (SIGSTOP, no processor), and another manager takes the
 // subnet over meanwhile. When it goes on, the manager in it still believes to be master: before it sends
 // anything it looks at its own port, which names the SM of the subnet.
 
@@ -129,8 +129,15 @@ func (l *lookout) look() bool {
 		l.mu.Unlock()
 		m.lost()
 		return false
-	default: // without an answer what is sent goes nowhere either
+	case answered:
 		l.named = l.named || ours
+		l.sure.Store(sent)
+	default:
+		// The port is silent, or refuses the M_Key: that must not slow the manager down. Only a wait that
+		// was longer than it can be was a stop.
+		if now := l.now(); now-sent <= int64(lookTries*lookWait+lookAfter) {
+			sent = now
+		}
 		l.sure.Store(sent)
 	}
 	l.mu.Unlock()
