@@ -3,6 +3,7 @@ package subnet
 import (
 	"heddle/fabric"
 	"heddle/ib"
+	"heddle/ib/smp"
 )
 
 // Fabric is the subnet as a fabric with the same order of nodes, for functions
@@ -44,11 +45,7 @@ func (s *Snapshot) capabilities(p *Port) ib.CapMask {
 
 // Fastest is the highest speed that a port supports.
 func (s *Snapshot) Fastest(p *Port) ib.LinkSpeed {
-	best := p.Info.LinkSpeedSupported.Fastest()
-	if s.capabilities(p).Has(ib.CapIsExtendedSpeedsSupported) {
-		best = max(best, p.Info.LinkSpeedExtSupported.Fastest(), p.Info.LinkSpeedExtSupported2.Fastest())
-	}
-	return best
+	return p.Info.FastestSpeed(s.capabilities(p))
 }
 
 // Able is the best width and speed that both ends of the link at a port support, 0 and SpeedNone if
@@ -67,9 +64,12 @@ func (s *Snapshot) Able(at Ref) (ib.LinkWidth, ib.LinkSpeed) {
 
 // Throttled reports whether the link at a port is narrower or slower than both of its ends can be.
 func (s *Snapshot) Throttled(at Ref) bool {
-	width, speed := s.Able(at)
 	p := s.Port(at)
-	return p != nil && (width != 0 && p.Info.LinkWidthActive != width || s.Speed(p) < speed)
+	if p == nil {
+		return false
+	}
+	q := s.Port(p.Peer)
+	return q != nil && smp.Throttled(&p.Info, &q.Info, s.capabilities(p), s.capabilities(q))
 }
 
 // Moved lists the LIDs, ascending, that have another owner in the graph of s than in that of old. ok is

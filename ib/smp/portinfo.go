@@ -151,6 +151,24 @@ func (p *PortInfo) Put(b []byte) {
 // and FDR10 in a vendor attribute: see ActiveSpeedOf.
 func (p *PortInfo) ActiveSpeed() ib.LinkSpeed { return p.ActiveSpeedOf(p.CapabilityMask, false) }
 
+// FastestSpeed is the highest speed that the port supports, given the capability mask that counts (of port
+// 0 on a switch).
+func (p *PortInfo) FastestSpeed(mask ib.CapMask) ib.LinkSpeed {
+	best := p.LinkSpeedSupported.Fastest()
+	if mask.Has(ib.CapIsExtendedSpeedsSupported) {
+		best = max(best, p.LinkSpeedExtSupported.Fastest(), p.LinkSpeedExtSupported2.Fastest())
+	}
+	return best
+}
+
+// Throttled reports whether the link between two ports is narrower or slower than both of them can be. The
+// masks are the capabilities that count for each.
+func Throttled(p, q *PortInfo, maskP, maskQ ib.CapMask) bool {
+	width := (p.LinkWidthSupported & q.LinkWidthSupported).Widest()
+	return width != 0 && p.LinkWidthActive != width ||
+		p.ActiveSpeedOf(maskP, false) < min(p.FastestSpeed(maskP), q.FastestSpeed(maskQ))
+}
+
 // ActiveSpeedOf is the speed of the link, given the capability mask that
 // counts (of port 0 on a switch) and whether ExtendedPortInfo says FDR10.
 func (p *PortInfo) ActiveSpeedOf(mask ib.CapMask, fdr10 bool) ib.LinkSpeed {

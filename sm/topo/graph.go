@@ -6,6 +6,7 @@ import (
 
 	"heddle/fabric"
 	"heddle/ib"
+	"heddle/ib/smp"
 )
 
 // ListGraph lists what the graph has: the switches and the end ports with a LID.
@@ -280,17 +281,6 @@ func (f *Topology) Rate(p *Port) ib.Rate {
 // Throttled reports whether a link is narrower or slower than both of its ends can be.
 func (f *Topology) Throttled(p *Port) bool {
 	q := f.Port(p.Peer)
-	speed := ib.SpeedNone
-	for _, x := range [2]*Port{p, q} {
-		best := x.Info.LinkSpeedSupported.Fastest()
-		if f.AgentPort(x.Node, x.Num).Info.CapabilityMask.Has(ib.CapIsExtendedSpeedsSupported) {
-			best = max(best, x.Info.LinkSpeedExtSupported.Fastest(), x.Info.LinkSpeedExtSupported2.Fastest())
-		}
-		if speed == ib.SpeedNone || best < speed {
-			speed = best
-		}
-	}
-	width := (p.Info.LinkWidthSupported & q.Info.LinkWidthSupported).Widest()
-	return width != 0 && p.Info.LinkWidthActive != width ||
-		p.Info.ActiveSpeedOf(f.AgentPort(p.Node, p.Num).Info.CapabilityMask, false) < speed
+	mask := func(x *Port) ib.CapMask { return f.AgentPort(x.Node, x.Num).Info.CapabilityMask }
+	return smp.Throttled(&p.Info, &q.Info, mask(p), mask(q))
 }
