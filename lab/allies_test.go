@@ -64,7 +64,7 @@ func (x *allies) know(heard bool) {
 		var list []sm.Ally
 		for k, o := range x.ms {
 			if k != i {
-				list = append(list, sm.Ally{GUID: o.Status().PortGUID, Lives: k > 0 || heard, Heard: heard && k == 0})
+				list = append(list, sm.Ally{GUID: o.Status().PortGUID, Lives: k > 0 || heard, Heard: heard && k == 0, Silent: k == 0 && !heard})
 			}
 		}
 		if i > 0 && x.ms[0].Snap.Up {

@@ -114,7 +114,7 @@ func (q *Quorum) hint() (h daemon.Hint) {
 		if m.GUID == 0 || slices.ContainsFunc(h.Allies, func(a sm.Ally) bool { return a.GUID == m.GUID }) {
 			continue
 		}
-		h.Allies = append(h.Allies, sm.Ally{GUID: m.GUID, Lives: m.Heard, Heard: m.Heard && m.Active})
+		h.Allies = append(h.Allies, sm.Ally{GUID: m.GUID, Lives: m.Heard, Heard: m.Heard && m.Active, Silent: !m.Heard})
 		if m.Active && m.Heard && (active == owner || m.GUID == owner) {
 			active = m.GUID
 		}

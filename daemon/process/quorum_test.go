@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -353,6 +354,8 @@ func TestQuorumAway(t *testing.T) {
 			}
 			if h := r.hint(); !h.Unsure.Unsure || h.Unsure.Lacks {
 				t.Errorf("the cores are told %+v of their store", h.Unsure)
+			} else if len(h.Allies) == 0 || slices.ContainsFunc(h.Allies, func(a sm.Ally) bool { return a.Silent }) {
+				t.Errorf("without streams nobody is silent there: %+v", h.Allies)
 			}
 			switch meanwhile {
 			case "missed":

@@ -16,6 +16,9 @@ type Ally struct {
 	// Heard: it lives, and says there that it is master. Then its silence in the
 	// subnet counts only if it lasts: it may be busy.
 	Heard bool
+	// Silent: that channel is open to it, and it was not heard there. Of an ally without such a channel
+	// nothing is known.
+	Silent bool
 }
 
 // How a master that is an ally is polled, in place of Config.PollInterval and PollRetries. It is dead
@@ -32,7 +35,7 @@ func (s *Machine) SetAllies(list []Ally) {
 	was := s.allies
 	s.allies, s.silent = map[ib.GUID]bool{}, map[ib.GUID]bool{}
 	for _, a := range list {
-		s.allies[a.GUID], s.silent[a.GUID] = a.Heard, !a.Lives && !a.Heard
+		s.allies[a.GUID], s.silent[a.GUID] = a.Heard, a.Silent
 	}
 	if !s.polling {
 		return

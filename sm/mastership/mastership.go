@@ -61,7 +61,7 @@ type Machine struct {
 	missed  int      // polls in a row that were not answered
 	silence error    // of the last of them
 	allies  map[ib.GUID]bool
-	silent  map[ib.GUID]bool // allies that are not known to live
+	silent  map[ib.GUID]bool // allies with a channel on which they were not heard
 	called  bool             // an equal master was told of us
 }
 
