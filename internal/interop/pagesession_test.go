@@ -57,7 +57,7 @@ func TestPageSignIn(t *testing.T) {
 	up.await("SUBNET UP\n", 0, upTime)
 	b.do(chromedp.EmulateViewport(1200, 900))
 	b.open(addr)
-	b.awaitText("This manager shows the subnet to those who sign in.")
+	b.awaitText("Sign in to see the subnet that this manager runs.")
 	b.awaitText("This address shows nothing of the subnet without a token or a client certificate.")
 	for _, theme := range []string{"light", "dark"} {
 		b.theme(theme)
@@ -86,7 +86,7 @@ func TestPageSignIn(t *testing.T) {
 	b.awaitText("token:night: operator")
 	must(t, upTime, dir, nil, heddle, "ctl", "token", "revoke", "night", "--api", addr, "--token-file", token)
 	b.awaitText("You were signed out: the token is not valid any more.")
-	b.awaitText("This manager shows the subnet to those who sign in.")
+	b.awaitText("Sign in to see the subnet that this manager runs.")
 	var left bool
 	if b.script(`return document.body.innerText.includes('hosts')`, &left); left {
 		t.Error("the page still shows the subnet")

@@ -244,7 +244,13 @@ func corpusBench(t *testing.T) (*ibtools.Bench, *live.Driver) {
 	d := live.New(s)
 	t.Cleanup(d.Close)
 	// OpenSM gets every answer, however late.
-	srv, err := ibsimd.Listen(d, ibsimd.Options{SockName: socketName(), AnswerTimeout: upTime})
+	return ibtools.New(t, serve(t, d, ibsimd.Options{SockName: socketName(), AnswerTimeout: upTime})), d
+}
+
+// serve serves a simulator of this process to programs until the test ends, and returns its socket name.
+func serve(t *testing.T, d *live.Driver, o ibsimd.Options) string {
+	t.Helper()
+	srv, err := ibsimd.Listen(d, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -258,7 +264,7 @@ func corpusBench(t *testing.T) (*ibtools.Bench, *live.Driver) {
 		}
 		srv.Close()
 	})
-	return ibtools.New(t, srv.SockName()), d
+	return srv.SockName()
 }
 
 // TestLimitedMembersReachTheSA: with the rule of OpenSM's manual, hosts are limited

@@ -1,7 +1,6 @@
 package interop
 
 import (
-	"context"
 	"fmt"
 	"maps"
 	"os"
@@ -57,21 +56,7 @@ func (b *built) countSets(t *testing.T) *setCounter {
 	}
 	c.d = live.New(s)
 	t.Cleanup(c.d.Close)
-	srv, err := ibsimd.Listen(c.d, ibsimd.Options{SockName: socketName()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	c.sock = srv.SockName()
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- srv.Serve(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-done; err != nil {
-			t.Errorf("the simulator: %v", err)
-		}
-		srv.Close()
-	})
+	c.sock = serve(t, c.d, ibsimd.Options{SockName: socketName()})
 	return c
 }
 
@@ -142,7 +127,8 @@ func total(sets map[ib.AttrID]int) (n int) {
 }
 
 // TestQuorumStoppedSets: the master of three managers is stopped while it writes tables, for 1, 5 and 30 s.
-// When it goes on, another one has taken over: it sends no Set any more.
+// When it goes on, another one has taken over: it sends no Set but those that it was handing to its port
+// when it was stopped.
 func TestQuorumStoppedSets(t *testing.T) {
 	b := testNet{name: "tree", gen: []string{"xgft", "2", "8,8", "1,8"}}.build(t)
 	c := b.countSets(t)

@@ -99,21 +99,7 @@ func newUpgradeBench(t *testing.T, before []request) *upgradeBench {
 	}
 	b.d = live.New(s)
 	t.Cleanup(b.d.Close)
-	srv, err := ibsimd.Listen(b.d, ibsimd.Options{SockName: socketName()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	b.sock = srv.SockName()
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- srv.Serve(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-done; err != nil {
-			t.Errorf("the simulator: %v", err)
-		}
-		srv.Close()
-	})
+	b.sock = serve(t, b.d, ibsimd.Options{SockName: socketName()})
 	return b
 }
 

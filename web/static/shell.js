@@ -449,7 +449,7 @@ async function route(again) {
   main.setAttribute('aria-label', title);
   if (role === 'none') {
     badge('up', 'sign in', 'warn');
-    replace($('summary'), 'This manager shows the subnet to those who sign in.');
+    replace($('summary'), 'Sign in to see the subnet that this manager runs.');
     const p = section('Sign in', element('p', '', 'This address shows nothing of the subnet without a token or a client certificate.'), element('p', '', button('Sign in…', () => signIn(''))));
     main.append(p);
     return;
