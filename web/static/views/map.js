@@ -43,7 +43,7 @@ export function stage(main, ctx, address) {
 }
 
 // with_ is the address of the map with some parameters changed; '' takes one away.
-export function with_(change) {
+function with_(change) {
   const q = new URLSearchParams(location.hash.split(/\?(.*)/s)[1] || '');
   for (const [k, v] of Object.entries(change)) if (v === '' || v === null) q.delete(k); else q.set(k, v);
   return `#/map${q.size ? `?${q}` : ''}`;
@@ -117,7 +117,7 @@ export async function show(main, params, ctx) {
     const f = new FormData(e.target);
     ctx.go(`#/path?from=${encodeURIComponent(f.get('from'))}&to=${encodeURIComponent(f.get('to'))}`);
   });
-  const times = await timeline($('timeline'), ctx, () => q);
+  const times = await timeline($('timeline'), ctx, () => q, with_);
 
   // update draws what the address says, if that or the subnet is another one.
   async function update(generation) {

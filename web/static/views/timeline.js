@@ -1,7 +1,6 @@
 // The slider over stored states of the subnet, the newest at its right end. Arrow keys move it too.
 
 import { element, html, num } from '../dom.js';
-import { with_ } from './map.js';
 
 const kept = 1000; // states on the slider
 
@@ -12,8 +11,9 @@ function words(m) {
   return `${new Date(m.time).toLocaleString('en-GB')}: ${what}`;
 }
 
-// timeline puts the slider into an element. query returns the parameters of the address.
-export async function timeline(el, ctx, query) {
+// timeline puts the slider into an element. query returns the parameters of the address, address makes
+// one with some of them changed.
+export async function timeline(el, ctx, query, address) {
   el.replaceChildren(html(`<label for="when">Time</label> <input id="when" type="range" min="0" step="1">
     <output id="whenText" for="when"></output> <label><input id="changes" type="checkbox"> what changed then</label>`));
   const range = el.querySelector('#when'), text = el.querySelector('#whenText'), changes = el.querySelector('#changes');
@@ -41,7 +41,7 @@ export async function timeline(el, ctx, query) {
   function go() {
     const i = Number(range.value), m = list[i];
     const before = list[(m ? i : list.length - 1) - 1];
-    ctx.go(with_({ at: m ? m.number : '', since: changes.checked && before ? before.number : '' }), true);
+    ctx.go(address({ at: m ? m.number : '', since: changes.checked && before ? before.number : '' }), true);
   }
   let due = 0;
   range.addEventListener('input', () => { say(Number(range.value)); clearTimeout(due); due = setTimeout(go, 120); });
