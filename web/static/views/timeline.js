@@ -44,8 +44,13 @@ export async function timeline(el, ctx, query, address) {
     ctx.go(address({ at: m ? m.number : '', since: changes.checked && before ? before.number : '' }), true);
   }
   let due = 0;
-  range.addEventListener('input', () => { say(Number(range.value)); clearTimeout(due); due = setTimeout(go, 120); });
-  changes.addEventListener('change', go);
+  range.addEventListener('input', () => {
+    say(Number(range.value));
+    clearTimeout(due);
+    const here = location.hash;
+    due = setTimeout(() => { if (location.hash === here) go(); }, 120); // or somebody went elsewhere meanwhile
+  });
+  changes.addEventListener('change', () => { clearTimeout(due); go(); });
   ctx.signal.addEventListener('abort', () => clearTimeout(due));
   await refresh();
   moved();
