@@ -102,6 +102,7 @@ func TestPageOfLinks(t *testing.T) {
 	// The map says it by a sign, a pattern and words, and its twin as a table.
 	b.settled("map", `, 1 link out of use`)
 	b.awaitMatch(`Links out of use \(1\)\s+at\s+to\s+what\s+since\s+\S+ port \d+\s+\S+ port \d+\s+drained by write-token \(bad cable\) until`)
+	b.awaitMatch(`Groups\s+group\s.*\sproblems\s+links out of use\s[\s\S]*\s0\s+1(\n|$)`)
 	b.axe("the map with a drained link")
 	b.picture("map-drained")
 

@@ -363,7 +363,8 @@ func TestProblems(t *testing.T) {
 	marks = []Mark{
 		{End: cut.B, State: "isolated", Since: 7, Instead: true}, {End: less.Cables[9].A, State: "drained", Since: 8, Instead: true},
 	}
-	for _, m := range maps(t, New(now), marks) {
+	a := New(now)
+	for _, m := range maps(t, a, marks) {
 		var got []string
 		for _, p := range m.Problems {
 			if p.AID == cut.A.GUID.String() && p.APort == int(cut.A.Port) {
@@ -380,7 +381,39 @@ func TestProblems(t *testing.T) {
 		if !slices.Equal(got, want) {
 			t.Fatalf("level %d of %q: %q, want %q", m.Level, m.Unit, got, want)
 		}
+		// They are no problems of their groups, which have them in a count of their own.
+		for _, g := range m.Groups {
+			var problems, out int
+			for _, p := range m.Problems {
+				x, _ := a.Find(guid(t, p.AID))
+				y := x
+				if p.BID != "" {
+					y, _ = a.Find(guid(t, p.BID))
+				}
+				if x.Group.String() != g.ID && y.Group.String() != g.ID {
+					continue
+				}
+				if p.State == "isolated" || p.State == "drained" {
+					out++
+				} else {
+					problems++
+				}
+			}
+			if g.Problems != problems || g.OutOfUse != out {
+				t.Fatalf("level %d of %q: %s has %d problems and %d links out of use, want %d and %d", m.Level, m.Unit, g.Name, g.Problems, g.OutOfUse, problems, out)
+			}
+		}
 	}
+}
+
+// guid reads a GUID of a map.
+func guid(t *testing.T, text string) ib.GUID {
+	t.Helper()
+	g, err := ib.ParseGUID(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g
 }
 
 // TestChanges: what differs from an earlier state is shown, within bounds.

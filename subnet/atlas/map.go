@@ -23,7 +23,7 @@ type Map struct {
 	Switches []MapSwitch  `json:"switches"`
 	Hosts    []MapHost    `json:"hosts"`
 	Bundles  []MapBundle  `json:"bundles"`
-	Problems []MapProblem `json:"problems" doc:"nodes and cables with which something is wrong, each singly, the gravest first"`
+	Problems []MapProblem `json:"problems" doc:"nodes and cables with which something is wrong, each singly, the gravest first; then links out of use"`
 	Changes  []MapProblem `json:"changes,omitempty" doc:"what differs from an earlier state, as problems"`
 	More     int          `json:"more_problems,omitempty" doc:"problems and changes for which there was no room"`
 	Left     []string     `json:"left_out,omitempty" doc:"what is not shown because there would be too many shapes"`
@@ -44,6 +44,7 @@ type MapGroup struct {
 	Lost     int     `json:"hosts_lost" doc:"of them without an active cable"`
 	Inside   int     `json:"cables" doc:"between its switches"`
 	Problems int     `json:"problems"`
+	OutOfUse int     `json:"out_of_use,omitempty" doc:"links with an end in it that an operator or a rule drained, isolated or restored: no problems"`
 }
 
 // MapSwitch is a switch of the map; the place is its middle.
@@ -99,7 +100,8 @@ type Mark struct {
 	State string // severity, or what was done: drained, isolated, restored
 	Text  string
 	Since int64 // seconds since 1970; 0: not known
-	// Instead: it says why the cable at the port is as it is, which is then not said otherwise.
+	// Instead: it says why the cable at the port is as it is, which is then not said otherwise. It was
+	// taken out of use on purpose, so it is no problem of its groups.
 	Instead bool
 }
 

@@ -17,23 +17,31 @@ func graveness(state string) int {
 	return len(gravity)
 }
 
-// problems lists what is wrong, and counts it for groups.
+// problems lists what is wrong and what is out of use, and counts each for groups.
 func (a *Atlas) problems(m *Map, marks []Mark) {
 	var list []MapProblem
-	put := func(p MapProblem, x, y *wiring.End) {
+	put := func(p MapProblem, x, y *wiring.End, meant bool) {
 		gx, gy, ok := a.ends(&p, x, y)
 		if !ok {
 			return
 		}
-		m.Groups[gx].Problems++
-		if gy >= 0 && gy != gx {
-			m.Groups[gy].Problems++
+		for _, g := range [2]int32{gx, gy} {
+			switch {
+			case g < 0:
+			case meant:
+				m.Groups[g].OutOfUse++
+			default:
+				m.Groups[g].Problems++
+			}
+			if gy == gx {
+				break
+			}
 		}
 		list = append(list, p)
 	}
 	for i := range a.w.Nodes {
 		if n := &a.w.Nodes[i]; n.State != wiring.OK {
-			put(MapProblem{State: n.State.String(), Text: n.State.String(), Since: n.Since}, &wiring.End{GUID: n.GUID}, nil)
+			put(MapProblem{State: n.State.String(), Text: n.State.String(), Since: n.Since}, &wiring.End{GUID: n.GUID}, nil, false)
 		}
 	}
 	far, done := make(map[wiring.End]wiring.End), make(map[wiring.End]bool)
@@ -51,16 +59,16 @@ func (a *Atlas) problems(m *Map, marks []Mark) {
 		if c.State == wiring.OK || c.State == wiring.Gone && a.lostNode(c) {
 			continue // the node says it
 		}
-		put(MapProblem{State: c.State.String(), Text: c.State.String(), Since: c.Since}, &c.A, &c.B)
+		put(MapProblem{State: c.State.String(), Text: c.State.String(), Since: c.Since}, &c.A, &c.B, false)
 	}
 	for i := range marks {
 		k := &marks[i]
 		p := MapProblem{State: k.State, Text: k.Text, Since: k.Since}
 		if e, ok := far[k.End]; ok && k.Port != 0 {
-			put(p, &k.End, &e)
+			put(p, &k.End, &e, k.Instead)
 			continue
 		}
-		put(p, &k.End, nil)
+		put(p, &k.End, nil, k.Instead)
 	}
 	slices.SortStableFunc(list, func(x, y MapProblem) int {
 		return cmp.Or(cmp.Compare(graveness(x.State), graveness(y.State)), cmp.Compare(y.Since, x.Since), cmp.Compare(x.AID, y.AID), cmp.Compare(x.APort, y.APort))

@@ -237,9 +237,13 @@ export function chart(canvas, o) {
       if (x > s.w || y > s.h || x + w < 0 || y + h < 0) continue;
       g.fillStyle = color.bg;
       g.fillRect(x, y, w, h);
-      g.strokeStyle = b.id === chosen ? color.accent : b.problems ? color.bad : color.edge;
-      g.lineWidth = b.id === chosen || b.problems ? 2 : 1;
+      // What was taken out of use on purpose is no problem: its group has another color, and dashes.
+      const meant = b.id !== chosen && !b.problems && b.out_of_use;
+      g.strokeStyle = b.id === chosen ? color.accent : b.problems ? color.bad : meant ? color.link : color.edge;
+      g.lineWidth = b.id === chosen || b.problems || meant ? 2 : 1;
+      g.setLineDash(meant ? lines.drained : []);
       g.strokeRect(x, y, w, h);
+      g.setLineDash([]);
       shapes++;
     }
     const open = b => inside.has(base.groups[b]?.id);
@@ -295,7 +299,7 @@ export function chart(canvas, o) {
   function box(px, py) {
     const x = px / view.k + view.x, y = py / view.k + view.y;
     const b = base.groups.find(c => x >= c.x && y >= c.y && x <= c.x + c.w && y <= c.y + c.h);
-    return b ? { group: b, text: `${b.name}\n${count(b.switches, 'switch')}, ${count(b.hosts, 'host')}${b.hosts_lost ? `, ${b.hosts_lost} without an active cable` : ''}${b.problems ? `\n${count(b.problems, 'problem')}` : ''}` } : null;
+    return b ? { group: b, text: `${b.name}\n${count(b.switches, 'switch')}, ${count(b.hosts, 'host')}${b.hosts_lost ? `, ${b.hosts_lost} without an active cable` : ''}${b.problems ? `\n${count(b.problems, 'problem')}` : ''}${b.out_of_use ? `\n${count(b.out_of_use, 'link')} out of use` : ''}` } : null;
   }
 
   const open = id => {

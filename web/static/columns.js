@@ -137,7 +137,7 @@ export const kinds = {
       { title: 'Evidence', cell: f => f.evidence.slice(0, 2).map(e => `${e.what} ${e.delta ? `+${num(e.delta)}` : e.text || +e.value.toPrecision(3)}`).join(', ') },
       { title: 'Since', sort: 'since', cell: f => when(f.since) },
       { title: 'State', sort: 'closed', cell: f => f.closed ? `ended ${ago(f.closed)} ago: ${f.why_closed}` : 'open' },
-      { title: 'What to do', cell: f => f.do },
+      { title: 'What to do', cell: f => f.action ? element('span', '', f.do, element('span', 'soft rule', f.action)) : f.do },
     ],
   },
   events: {

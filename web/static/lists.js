@@ -27,7 +27,7 @@ export function findingSummary(f) {
 // findingBody is what a finding shows when it is opened.
 export function findingBody(f) {
   const rows = f.evidence.map(e => [place(e), fact(e), e.delta ? `more than ${num(e.limit)}` : e.limit ? `${+e.limit.toPrecision(3)}` : '']);
-  return [element('p', 'do', f.do), grid(`Evidence of finding ${f.id}`, ['at', 'evidence', 'threshold, or expected'], rows),
+  return [element('p', 'do', f.do), ...f.action ? [element('p', '', f.action)] : [], grid(`Evidence of finding ${f.id}`, ['at', 'evidence', 'threshold, or expected'], rows),
     element('p', 'soft', `Finding ${f.id}, rule ${f.rule}; first seen ${date(f.since)}, opened ${date(f.opened)}`)];
 }
 

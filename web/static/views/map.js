@@ -17,7 +17,7 @@ const rowsShown = 200;
 
 // legend says what lines and signs mean.
 export function legend() {
-  return 'Lines are bundles of cables, the thicker the more. Dashed: some are not active; dotted: none is. Signs: × gone, ? does not answer, ‖ held down, – not active, ! finding, ⊖ drained, ⊘ isolated. A number of cables counts those that have gone.';
+  return 'Lines are bundles of cables, the thicker the more. Dashed: some are not active; dotted: none is. Signs: × gone, ? does not answer, ‖ held down, – not active, ! finding, ⊖ drained, ⊘ isolated. A group has a red frame if it has problems, a dashed one if links of it are out of use. A number of cables counts those that have gone.';
 }
 
 // stage makes the canvas of a view and what it needs.
@@ -85,9 +85,9 @@ function twin(m, unit) {
     parts.push(section(`${own.name}: switches`, grid('Switches', ['switch', 'hosts', 'without an active cable', 'cables to switches', 'active', 'state'],
       m.switches.map((s, i) => [place(s.name, s.id), num(s.hosts), num(s.lost || 0), num(to.get(G + i)?.n || 0), num(to.get(G + i)?.up || 0), s.state || 'ok']))));
   }
-  parts.push(section('Groups', grid('Groups', ['group', 'switches', 'hosts', 'without an active cable', 'cables inside', 'cables to others', 'problems'], m.groups.map((g, i) => {
+  parts.push(section('Groups', grid('Groups', ['group', 'switches', 'hosts', 'without an active cable', 'cables inside', 'cables to others', 'problems', 'links out of use'], m.groups.map((g, i) => {
     const out = m.bundles.filter(b => b.a === i && b.b < G || b.b === i && b.a < G).reduce((a, b) => a + b.n, 0);
-    return [link(with_({ unit: g.id }), g.name), num(g.switches), num(g.hosts), num(g.hosts_lost), num(g.cables), m.switches.length ? '' : num(out), num(g.problems)];
+    return [link(with_({ unit: g.id }), g.name), num(g.switches), num(g.hosts), num(g.hosts_lost), num(g.cables), m.switches.length ? '' : num(out), num(g.problems), num(g.out_of_use || 0)];
   }))));
   return parts;
 }
