@@ -3,6 +3,8 @@ package api
 import (
 	"context"
 	"net/http"
+	"slices"
+	"strconv"
 
 	"github.com/danielgtaylor/huma/v2"
 )
@@ -92,10 +94,18 @@ func controlling(a huma.API, c Controller) {
 	huma.Register(a, huma.Operation{
 		OperationID: "ha-priority", Method: http.MethodPost, Path: "/v1/ha/priority",
 		Summary: "Change the priority of this manager", MaxBodyBytes: 4096,
-	}, func(_ context.Context, in *priorityInput) (*struct{}, error) {
+	}, func(ctx context.Context, in *priorityInput) (*struct{}, error) {
+		before := ""
+		if auditing(ctx) {
+			list := c.Settings()
+			if i := slices.IndexFunc(list, func(x SettingValue) bool { return x.Setting == "priority" }); i >= 0 {
+				before = list[i].Value
+			}
+		}
 		if err := c.SetPriority(in.Priority); err != nil {
 			return nil, haError(err)
 		}
+		changed(ctx, "priority: "+before+" -> "+strconv.Itoa(in.Priority))
 		return nil, nil
 	})
 	huma.Register(a, huma.Operation{
@@ -113,10 +123,12 @@ func controlling(a huma.API, c Controller) {
 	huma.Register(a, huma.Operation{
 		OperationID: "set-loglevel", Method: http.MethodPut, Path: "/v1/loglevel",
 		Summary: "Change the level of log messages", MaxBodyBytes: 4096,
-	}, func(_ context.Context, in *struct{ Body LogLevel }) (*body[LogLevel], error) {
+	}, func(ctx context.Context, in *struct{ Body LogLevel }) (*body[LogLevel], error) {
+		before := c.LogLevel()
 		if err := c.SetLogLevel(in.Body.Level); err != nil {
 			return nil, huma.Error422UnprocessableEntity(err.Error())
 		}
+		changed(ctx, "log level: "+before+" -> "+c.LogLevel())
 		return reply(LogLevel{c.LogLevel()}), nil
 	})
 }

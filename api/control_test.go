@@ -59,6 +59,14 @@ func TestControl(t *testing.T) {
 	d.wrong = errors.New("heddle.yaml:3:3: unknown setting")
 	check("POST", "/v1/reload", "", http.StatusUnprocessableEntity, "nothing changed: heddle.yaml:3:3")
 	check("PUT", "/v1/loglevel", `{"level":"debug"}`, http.StatusOK, `"level":"debug"`)
+	if e := log.entries[len(log.entries)-1]; len(e.Change) != 1 || e.Change[0] != "log level: info -> debug" {
+		t.Errorf("the audit log has %q", e.Change)
+	}
 	check("PUT", "/v1/loglevel", `{"level":"loud"}`, http.StatusUnprocessableEntity, "debug")
 	check("GET", "/v1/loglevel", "", http.StatusOK, `"level":"debug"`)
+	d.wrong = nil
+	check("POST", "/v1/ha/priority?priority=9", "", http.StatusNoContent, "")
+	if e := log.entries[len(log.entries)-1]; len(e.Change) != 1 || e.Change[0] != "priority: 7 -> 9" {
+		t.Errorf("the audit log has %q", e.Change)
+	}
 }

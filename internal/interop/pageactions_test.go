@@ -131,7 +131,45 @@ func TestPageOfLinks(t *testing.T) {
 	b.awaitText("No setting differs.")
 	b.axe("the plan of a reload")
 	b.press(kb.Escape)
+	operatorSettings(b, addr)
 	b.quiet("422", addr) // what the manager refuses is no fault of the page
+}
+
+// operatorSettings changes the priority, the level of the log and the mode of congestion control by the
+// keyboard: each after what it means, and no more than what was asked.
+func operatorSettings(b *browser, addr string) {
+	b.t.Helper()
+	ask := func(field, keys, action, verb string, plan ...string) {
+		b.t.Helper()
+		b.script(fmt.Sprintf(`[...document.querySelectorAll('main label')].find(l => l.textContent.startsWith(%q)).querySelector('input, select').focus()`, field), nil)
+		b.press(keys)
+		b.tabTo(action + "…")
+		b.press(kb.Enter)
+		for _, p := range plan {
+			b.awaitMatch(p)
+		}
+		b.axe("the plan of " + action)
+		if verb == "" {
+			b.press(kb.Escape)
+			return
+		}
+		b.tabTo(verb)
+		b.press(kb.Enter)
+	}
+	b.script(`document.activeElement.blur()`, nil)
+	b.script(`document.querySelector('main input[type=number]').value = ''`, nil)
+	ask("new priority", "16", "Priority", "", `Priority: not possible\s+a priority is a whole number from 0 to 15`)
+	b.script(`document.querySelector('main input[type=number]').value = ''`, nil)
+	ask("new priority", "9", "Priority", "Set the priority", `priority of this manager\s+0, then 9\s+this manager is\s+active`)
+	b.awaitText("the priority is 9")
+	b.awaitText(", priority 9,") // in the head of the page
+	ask("new level", "d", "Log level", "Set the level", `level\s+info, then debug`, "the log grows fast")
+	b.awaitText("the level is debug")
+	ask("new mode", "a", "Congestion control", "Set the mode", `mode\s+off, then act\s+agents\s+\d`, "All agents get the settings that the manager computes")
+	b.awaitText("the mode is to be act")
+	b.picture("actions-settings")
+	b.awaitScript("what was asked", `const get = async p => (await fetch(p)).json();
+		return (await get('v1/loglevel')).level === 'debug' && (await get('v1/congestion')).mode === 'act' && (await get('v1/status')).priority === 9`)
 }
 
 // dryRun asks what an action would do.

@@ -24,6 +24,16 @@ function act(ctx, a) {
   };
 }
 
+// field is what an action asks for, with its name.
+const field = (name, input) => element('p', 'fields', element('label', '', `${name} `, input));
+
+// choice is one of some words.
+function choice(chosen, ...words) {
+  const s = element('select', '', ...words.map(w => new Option(w, w)));
+  s.value = chosen;
+  return s;
+}
+
 function actions(ctx) {
   const standby = (s, h) => h.active ? '' : 'this manager is standby: open the page of the active one';
   const rebalance = element('input', '');
@@ -31,6 +41,8 @@ function actions(ctx) {
   rebalance.id = 'rebalance';
   const label = element('label', '', ' without regard to the installed tables: even load, more to write');
   label.htmlFor = 'rebalance';
+  const priority = Object.assign(element('input', ''), { type: 'number', min: 0, max: 15, step: 1, value: ctx.status?.priority ?? 0 });
+  const level = choice('info', 'debug', 'info', 'warn', 'error'), mode = choice('observe', 'off', 'observe', 'act', 'withdraw');
   return [
     {
       title: 'Sweep', verb: 'Start the sweep', role: 'operator', not: standby,
@@ -94,6 +106,50 @@ function actions(ctx) {
         list('If the partner still works, it steps down once it hears this manager.', 'It is refused if acknowledged changes would be lost; "heddle ctl ha takeover --stale" forces it.')];
       },
       run: async () => { await ctx.send('POST', 'v1/ha/takeover'); return 'this manager is active'; },
+    },
+    {
+      title: 'Priority', verb: 'Set the priority', role: 'operator', not: () => '',
+      text: 'Sets the priority of this manager in the election of a master, 0 to 15. The highest becomes master.', fields: [field('new priority', priority)],
+      plan: async () => {
+        const to = priority.valueAsNumber;
+        if (!(Number.isInteger(to) && to >= 0 && to <= 15)) throw new Error('a priority is a whole number from 0 to 15');
+        const [s, h] = await Promise.all([ctx.get('v1/status'), ctx.get('v1/ha')]), p = h.pair;
+        const from = p ? p.priority : s.priority;
+        return [facts([['priority of this manager', from === to ? `${from}: it stays` : `${from}, then ${to}`], ['this manager is', h.active ? 'active' : 'standby'],
+          ['priority of the partner', !p ? '' : p.peer_priority < 0 ? 'it does not say' : num(p.peer_priority)]]),
+        list(p ? 'It counts against third managers alone: in a pair neither changes its role. Set it at both, and to the same.' : '',
+          h.active && to < from ? 'If another manager of the subnet ranks above this one then, this one hands over to it.' : '',
+          h.active ? '' : 'If a third manager is master and ranks below this one then, this one may become active.',
+          'No LID, route or membership changes by itself.', 'It holds until the next restart, or until a reload: the configuration keeps its own value.')];
+      },
+      run: async () => { const to = priority.valueAsNumber; await ctx.send('POST', `v1/ha/priority?priority=${to}`); return `the priority is ${to}`; },
+    },
+    {
+      title: 'Log level', verb: 'Set the level', role: 'operator', not: () => '',
+      text: 'Sets from which level on this manager writes its log.', fields: [field('new level', level)],
+      plan: async () => {
+        const l = await ctx.get('v1/loglevel');
+        return [facts([['level', l.level === level.value ? `${l.level}: it stays` : `${l.level}, then ${level.value}`]]),
+          list({
+            debug: 'Each step is logged, without a bound on lines of a kind: the log grows fast.', info: 'Changes of the subnet and of the manager are logged, as by default.',
+            warn: 'Only what needs a look is logged.', error: 'Only what failed is logged.',
+          }[level.value], 'Events of this page, webhooks and the audit log stay as they are.', 'It holds until the next restart, or until a reload finds another log-level in the configuration.')];
+      },
+      run: async () => { const l = await ctx.send('PUT', 'v1/loglevel', { level: level.value }); return `the level is ${l.level}`; },
+    },
+    {
+      title: 'Congestion control', verb: 'Set the mode', role: 'operator', danger: true, not: standby,
+      text: 'Sets what the manager does about congestion control of switches and adapters.', fields: [field('new mode', mode)],
+      plan: async () => {
+        const c = await ctx.get('v1/congestion');
+        return [facts([['mode', c.mode === mode.value ? `${c.mode}: it stays` : `${c.mode}, then ${mode.value}`], ['agents', num(c.agents)], ['with congestion control', num(c.managed)],
+          ['with other settings than wanted', num(c.differs)], ['not read yet', num(c.pending)], ['locked by another key', num(c.locked)]]),
+        list({
+          off: 'The manager sends nothing more. Nodes keep the settings that they have, and go on marking packets and slowing senders.', observe: 'Settings and logs are read, and nothing is written.',
+          act: 'All agents get the settings that the manager computes, and their logs are read.', withdraw: 'Congestion control is switched off at all agents.',
+        }[mode.value], 'It holds until the next restart.')];
+      },
+      run: async () => { await ctx.send('POST', 'v1/congestion/mode', { mode: mode.value }); return `the mode is to be ${mode.value}`; },
     },
   ];
 }
