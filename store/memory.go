@@ -64,6 +64,14 @@ func (m *Memory) Load() (*State, error) {
 	return st, nil
 }
 
+// MKey returns the M_Key of a port; ok is false if there is none.
+func (m *Memory) MKey(port ib.GUID) (key ib.MKey, ok bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	key, ok = m.mkeys[port]
+	return key, ok
+}
+
 // Apply implements Store.
 func (m *Memory) Apply(ops []Op) error {
 	m.mu.Lock()

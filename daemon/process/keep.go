@@ -121,13 +121,12 @@ func (t *turn) over() error {
 
 // check returns when the manager of the turn may send, or an error.
 func (t *turn) check() error {
-	t.k.mu.Lock()
-	err := t.over()
-	t.k.mu.Unlock()
-	if err == nil && !t.k.look.pass() {
+	if !t.k.look.pass() {
 		return errTurn
 	}
-	return err
+	t.k.mu.Lock()
+	defer t.k.mu.Unlock()
+	return t.over()
 }
 
 // slices sends packets some at a time: before each of them, the manager must still be master.

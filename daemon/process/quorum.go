@@ -44,6 +44,8 @@ type Terms interface {
 	Synced() (journal.Mark, time.Time)
 	// Followed is the state up to that entry. It does not wait either.
 	Followed() (*store.State, journal.Mark, error)
+	// MKey is the M_Key of a port in that state, ok false if it has none. It does not wait either.
+	MKey(port ib.GUID) (key ib.MKey, ok bool)
 	// Follow keeps what Contents returns up to date, until ctx ends.
 	Follow(ctx context.Context) error
 }

@@ -131,6 +131,8 @@ func (s *terms) Attend(context.Context) error { return nil }
 
 func (s *terms) Followed() (*store.State, journal.Mark, error) { return s.Contents() }
 
+func (s *terms) MKey(ib.GUID) (key ib.MKey, ok bool) { return 0, false }
+
 func (s *terms) Follow(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
 func (s *terms) Close() error                     { return nil }
 

@@ -37,6 +37,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
 
+	"heddle/ib"
 	"heddle/store"
 	"heddle/store/journal"
 )
@@ -336,6 +337,14 @@ func (s *Store) Followed() (*store.State, journal.Mark, error) {
 	defer s.mu.Unlock()
 	st, err := s.state.Load()
 	return st, s.at.Mark, err
+}
+
+// MKey returns the M_Key of a port in the state that Followed returns, without a copy of all of it. ok is
+// false if the state has none.
+func (s *Store) MKey(port ib.GUID) (key ib.MKey, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.state.MKey(port)
 }
 
 // readWait bounds a read. It may have to fetch a snapshot of many pieces, so it is longer than that
