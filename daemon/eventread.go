@@ -21,8 +21,8 @@ func (r *Events) Since(n uint64) ([]api.Event, <-chan struct{}) {
 		return nil, more
 	}
 	if i := after(kept, n); i > 0 || len(kept) > 0 && kept[0].Seq == n+1 {
-		list := slices.Clone(kept[i:min(len(kept), i+api.EventsPage)])
 		r.mu.Unlock()
+		list := slices.Clone(kept[i:min(len(kept), i+api.EventsPage)])
 		return list, open(list, last, more)
 	}
 	r.mu.Unlock()
@@ -61,7 +61,7 @@ func (r *Events) Find(q api.EventsQuery) (list []api.Event, err error) {
 // find is Find of the oldest events that match, or of the newest.
 func (r *Events) find(q api.EventsQuery, oldest bool) (list []api.Event, err error) {
 	r.mu.Lock()
-	kept, last := slices.Clone(r.kept), r.last
+	kept, last := r.kept, r.last
 	r.mu.Unlock()
 	memory := last + 1 // from here on events are in kept
 	if len(kept) > 0 {
@@ -90,7 +90,7 @@ func (r *Events) find(q api.EventsQuery, oldest bool) (list []api.Event, err err
 			})
 			going = q.Limit == 0 || len(list) < q.Limit
 		}
-		for i := 0; going && i < len(kept); i++ {
+		for i := after(kept, q.After); going && i < len(kept); i++ {
 			going = add(&kept[i])
 		}
 		return list, err

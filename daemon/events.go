@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -47,7 +46,7 @@ type Events struct {
 	flush   bool        // what is held is to be released; guarded by mu
 	wake    *time.Timer // when something is due; guarded by mu
 	holding bool        // something is due later; guarded by mu
-	kept    []api.Event // the newest that readers see, by number; guarded by mu
+	kept    []api.Event // the newest that readers see, by number: elements do not change; guarded by mu
 	last    uint64      // number of the newest event; guarded by mu
 	count   uint64      // events since the start; guarded by mu
 	more    chan struct{}
@@ -268,7 +267,7 @@ func (r *Events) show(list []api.Event) {
 		keep = keptUnsaved
 	}
 	if n := len(r.kept) - keep; n > 0 {
-		r.kept = slices.Delete(r.kept, 0, n)
+		r.kept = r.kept[n:] // readers have the array; append makes another one when it is full
 	}
 	r.last = list[len(list)-1].Seq
 	r.count += uint64(len(list))

@@ -25,7 +25,7 @@ var (
 	hosts  = flag.String("hosts", "324,648,5832,11664", "fat trees to bring up")
 	limit  = flag.Duration("limit", 2*time.Minute, "time limit of one run of a peer")
 	runs   = flag.Int("runs", 5, "repetitions of runs under 20 s")
-	only   = flag.String("only", "", "parts to run: some of bringup, phases, compute, rate, memory, packets, sa, moves, attached, repair, routes, stampede, takeover (default all but attached, repair, routes, stampede and takeover)")
+	only   = flag.String("only", "", "parts to run: some of bringup, phases, compute, rate, memory, packets, sa, moves, attached, repair, routes, stampede, takeover, counters, events (default all up to moves)")
 	base   = flag.String("base", "", "program to compare with (stampede)")
 	others = flag.Float64("others", 0.1, "share of the processors that other programs may use (stampede)")
 )
@@ -41,6 +41,9 @@ func main() {
 }
 
 func run() error {
+	if ran, err := eventsMode(); ran {
+		return err
+	}
 	bin, err := filepath.Abs(*heddle)
 	if err != nil {
 		return err
@@ -75,8 +78,8 @@ func run() error {
 	for _, part := range []struct {
 		name string
 		do   func([]int) error
-	}{{"bringup", b.bringUps}, {"phases", b.phases}, {"compute", b.compute}, {"rate", b.rates}, {"memory", b.memory}, {"packets", b.packets}, {"sa", b.serveSA}, {"moves", b.moves}, {"attached", b.attached}, {"counters", b.counters}, {"repair", b.repair}, {"routes", b.routes}, {"stampede", b.stampedes}, {"takeover", b.takeover}} {
-		if *only == "" && slices.Contains([]string{"attached", "counters", "repair", "routes", "stampede", "takeover"}, part.name) || *only != "" && !slices.Contains(strings.Split(*only, ","), part.name) {
+	}{{"bringup", b.bringUps}, {"phases", b.phases}, {"compute", b.compute}, {"rate", b.rates}, {"memory", b.memory}, {"packets", b.packets}, {"sa", b.serveSA}, {"moves", b.moves}, {"attached", b.attached}, {"counters", b.counters}, {"repair", b.repair}, {"routes", b.routes}, {"stampede", b.stampedes}, {"takeover", b.takeover}, {"events", b.events}} {
+		if *only == "" && slices.Contains([]string{"attached", "counters", "repair", "routes", "stampede", "takeover", "events"}, part.name) || *only != "" && !slices.Contains(strings.Split(*only, ","), part.name) {
 			continue
 		}
 		begin := time.Now()
@@ -90,7 +93,7 @@ func run() error {
 		if part.name == "takeover" && !given("hosts") {
 			of = takeHosts
 		}
-		if part.name == "attached" && !given("hosts") {
+		if (part.name == "attached" || part.name == "events") && !given("hosts") {
 			of = saHosts[:1]
 		}
 		if err := part.do(of); err != nil {
