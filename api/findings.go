@@ -46,6 +46,8 @@ type Finding struct {
 	Closed   *time.Time   `json:"closed,omitempty"`
 	Why      string       `json:"why_closed,omitempty" doc:"healed, not seen any more, or the rule that explains it"`
 	Evidence []Evidence   `json:"evidence"`
+	Event    uint64       `json:"event,omitempty" doc:"number of the event with which it opened; not there until that is written"`
+	Cause    uint64       `json:"cause,omitempty" doc:"number of the event that is its cause; of its own if nothing at its place came before"`
 	Action   string       `json:"action,omitempty" doc:"what a rule did with the link, would do (dry run), or why it cannot"`
 }
 

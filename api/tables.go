@@ -294,7 +294,7 @@ func eventText(e *Event) string {
 	for _, k := range slices.Sorted(maps.Keys(e.Attrs)) {
 		parts = append(parts, k+"="+e.Attrs[k])
 	}
-	return strings.Join(parts, " ")
+	return strings.Join(append(parts, fmt.Sprintf("cause:%d;", e.Cause)), " ") // so that no number is part of another
 }
 
 // tables adds the tables, details and the search.

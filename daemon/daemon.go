@@ -274,6 +274,7 @@ func New(cfg Config) *Daemon {
 	d.shared.Standing = cfg.Groups
 	d.feed = newFeed(&d.migrations)
 	d.history = newHistory(cfg.History)
+	d.finder.run = d.events.runs.Add(1)
 	d.options.Store(cfg.SA)
 	d.sa.workers = make([]answerStats, d.cores)
 	d.sa.tables = make([]answerStats, min(maxTableWorkers, max(1, d.cores-1)))

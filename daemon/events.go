@@ -49,6 +49,7 @@ type Events struct {
 	kept    []api.Event // the newest that readers see, by number: elements do not change; guarded by mu
 	last    uint64      // number of the newest event; guarded by mu
 	count   uint64      // events since the start; guarded by mu
+	opened  openings    // guarded by mu
 	more    chan struct{}
 
 	// Owned by the goroutine that writes:
@@ -61,6 +62,7 @@ type Events struct {
 	dirty   atomic.Bool   // a sync is due
 	unsaved atomic.Bool   // failed is not empty
 	dropped atomic.Uint64 // sum of lost
+	runs    atomic.Uint64 // daemons that had these events
 }
 
 // NewEvents returns Events in memory without any, for the daemons of one process (Config.Events).
@@ -217,7 +219,7 @@ func (r *Events) save(batch []entry) {
 		again, _ := r.append([]api.Event{note("info", "events_saved", "events are written again", nil)})
 		list = append(list, again...)
 	}
-	r.show(list)
+	r.show(list, batch)
 	for i := range list {
 		log := r.lastLog
 		if i < len(batch) {
@@ -257,10 +259,15 @@ func (r *Events) append(batch []api.Event) ([]api.Event, error) {
 	return batch, err
 }
 
-// show lets readers see events.
-func (r *Events) show(list []api.Event) {
+// show lets readers see events. The first ones are those of a batch.
+func (r *Events) show(list []api.Event, batch []entry) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	for i := range batch {
+		if x := &batch[i]; x.e.Kind == kindOpened && x.fact.Subject != "" {
+			r.opened.note(x.fact.Subject, &list[i])
+		}
+	}
 	r.kept = append(r.kept, list...)
 	keep := keptEvents
 	if r.failed != "" {

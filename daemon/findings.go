@@ -27,6 +27,7 @@ type finder struct {
 	ports  portKeeper
 	cables cableWatch
 	number atomic.Uint64 // of the newest finding
+	run    uint64        // of the daemons with the same events: each numbers findings from 1
 	core   *findings.Core
 	next   atomic.Pointer[findings.Thresholds] // those of the next round; nil: they stay
 	last   atomic.Pointer[findings.Report]
@@ -66,6 +67,9 @@ func (d *Daemon) onRound(r *perf.Round) {
 // nextID numbers findings.
 func (f *finder) nextID() uint64 { return f.number.Add(1) }
 
+// subject names a finding among those of all daemons with the same events.
+func (f *finder) subject(id uint64) string { return fmt.Sprintf("finding %d of run %d", id, f.run) }
+
 func (d *Daemon) tellFinding(kind string, f *findings.Finding) {
 	d.tellFindingAs(kind, f, show.FindingText(f))
 }
@@ -79,7 +83,7 @@ func (d *Daemon) tellFindingAs(kind string, f *findings.Finding, text string) {
 	if kind == kindOpened && f.Severity > findings.Info {
 		level = slog.LevelWarn
 	}
-	at := incident.Fact{Subject: "finding " + strconv.FormatUint(f.ID, 10)}
+	at := incident.Fact{Subject: d.finder.subject(f.ID)}
 	attrs := map[string]string{"rule": f.Rule, "severity": f.Severity.String(), "finding": strconv.FormatUint(f.ID, 10)}
 	if len(f.Ends) > 0 {
 		x := &f.Ends[0]
@@ -122,6 +126,8 @@ func (d *Daemon) outdated() string {
 func (d *Daemon) Findings(q api.FindingsQuery) api.Findings {
 	why := d.outdated()
 	f := show.Findings(d.allFindings(why != ""), q, d.clock.started)
+	d.nameEvents(f.Open)
+	d.nameEvents(f.Closed)
 	f.Note = why
 	return f
 }

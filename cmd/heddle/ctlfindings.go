@@ -79,6 +79,9 @@ func printFinding(w io.Writer, f *api.Finding) {
 		}
 		fmt.Fprintln(w)
 	}
+	if f.Cause > 0 {
+		fmt.Fprintf(w, "    cause: event %d ('heddle ctl events --cause %d')\n", f.Cause, f.Cause)
+	}
 	if f.Closed != nil {
 		fmt.Fprintf(w, "    ended %s: %s\n", f.Closed.Format(time.RFC3339), f.Why)
 		return

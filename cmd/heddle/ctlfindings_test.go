@@ -19,6 +19,7 @@ func TestPrintFindings(t *testing.T) {
 	}
 	ended := open
 	ended.ID, ended.Closed, ended.Why = 1, &at, "healed"
+	ended.Event, ended.Cause = 17, 12
 	waits := open
 	waits.Rule, waits.Title = "congestion", "a port waits"
 	waits.Evidence = []api.Evidence{{FindingEnd: end, What: "PortXmitWait", Delta: 4000, Value: 1.0 / 3, Limit: 0.3, Text: "33 % of the time"}}
@@ -46,6 +47,7 @@ func TestPrintFindings(t *testing.T) {
     at "leaf" (0x1) port 3
     at "host" (0x2)
     SymbolErrorCounter of "leaf" (0x1) port 3: +40, last 4 per second (limit 10)
+    cause: event 12 ('heddle ctl events --cause 12')
     ended 2026-01-02T03:04:05Z: healed
 `},
 	} {

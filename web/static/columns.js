@@ -21,6 +21,9 @@ const when = t => {
 };
 const search = (kind, q, text) => link(`#/${kind}?q=${encodeURIComponent(q)}`, text);
 
+// causeOf is a link to the events with a cause.
+export const causeOf = n => search('events', `cause:${n};`, `event ${n}`);
+
 // place of an event: the node or port that its attributes name.
 function eventPlace(e) {
   const a = e.attrs || {};
@@ -136,12 +139,13 @@ export const kinds = {
       } },
       { title: 'Evidence', cell: f => f.evidence.slice(0, 2).map(e => `${e.what} ${e.delta ? `+${num(e.delta)}` : e.text || +e.value.toPrecision(3)}`).join(', ') },
       { title: 'Since', sort: 'since', cell: f => when(f.since) },
+      { title: 'Cause', cell: f => f.cause ? causeOf(f.cause) : '–' },
       { title: 'State', sort: 'closed', cell: f => f.closed ? `ended ${ago(f.closed)} ago: ${f.why_closed}` : 'open' },
       { title: 'What to do', cell: f => f.action ? element('span', '', f.do, element('span', 'soft rule', f.action)) : f.do },
     ],
   },
   events: {
-    title: 'Events', sort: 'time', desc: true, words: 'level, kind, name, GUID, text',
+    title: 'Events', sort: 'time', desc: true, words: 'level, kind, name, GUID, text, cause:NUMBER;',
     columns: [
       { title: 'Time', sort: 'time', cell: e => when(e.time) },
       { title: 'Level', sort: 'level', cell: e => element('span', `level ${e.level}`, e.level) },

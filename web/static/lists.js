@@ -1,5 +1,6 @@
 // Lists of things that can be opened: findings and hot spots. The server chooses and bounds the rows.
 
+import { causeOf } from './columns.js';
 import { ago, date, element, grid, num, percent, place, rate, within } from './dom.js';
 
 // fact is one piece of evidence as text.
@@ -28,7 +29,8 @@ export function findingSummary(f) {
 export function findingBody(f) {
   const rows = f.evidence.map(e => [place(e), fact(e), e.delta ? `more than ${num(e.limit)}` : e.limit ? `${+e.limit.toPrecision(3)}` : '']);
   return [element('p', 'do', f.do), ...f.action ? [element('p', '', f.action)] : [], grid(`Evidence of finding ${f.id}`, ['at', 'evidence', 'threshold, or expected'], rows),
-    element('p', 'soft', `Finding ${f.id}, rule ${f.rule}; first seen ${date(f.since)}, opened ${date(f.opened)}`)];
+    element('p', 'soft', `Finding ${f.id}, rule ${f.rule}; first seen ${date(f.since)}, opened ${date(f.opened)}`,
+      ...f.cause ? ['; cause: ', causeOf(f.cause)] : [])];
 }
 
 // entries shows, in list, things that can be opened. Each keeps its element, so one that is open stays
