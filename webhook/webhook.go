@@ -55,6 +55,8 @@ type Source interface {
 type Marks interface {
 	Mark(target string) (n uint64, ok bool)
 	SetMark(target string, n uint64)
+	// Save writes the marks now.
+	Save() error
 }
 
 // Sender sends the events of a source to one target.
@@ -80,6 +82,7 @@ func New(t Target, s Source, m Marks, transport http.RoundTripper) *Sender {
 	if last := s.Last(); !ok || n > last {
 		n = last
 		m.SetMark(t.Name, n)
+		_ = m.Save() // or a process that is killed soon begins anew; if it fails, it is tried again with the next change
 	}
 	x := &Sender{target: t, source: s, marks: m, client: &http.Client{
 		Transport: transport, Timeout: answerTime,

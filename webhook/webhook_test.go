@@ -371,3 +371,25 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
+
+// TestKilledSoon: a process that is killed right after the first start of a target sends all events since
+// that start when it runs again.
+func TestKilledSoon(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		path := filepath.Join(t.TempDir(), "webhooks.json")
+		s, r := newSource(), &receiver{status: 503}
+		s.add(3, "before")
+		_, stop := start(t, s, OpenMarks(path, s.ID()), r, Target{})
+		s.add(2, "k")
+		synctest.Wait()
+		again := OpenMarks(path, s.ID()) // what a process finds that starts now
+		stop()
+		r.set(0)
+		_, stop = start(t, s, again, r, Target{})
+		synctest.Wait()
+		stop()
+		if got := r.all(); got != "k4 k5" {
+			t.Errorf("it has %s", got)
+		}
+	})
+}

@@ -84,17 +84,8 @@ func run() error {
 		}
 		begin := time.Now()
 		of := sizes
-		if part.name == "sa" && !given("hosts") {
-			of = saHosts
-		}
-		if (part.name == "counters" || part.name == "stampede") && !given("hosts") {
-			of = []int{11664}
-		}
-		if part.name == "takeover" && !given("hosts") {
-			of = takeHosts
-		}
-		if (part.name == "attached" || part.name == "events") && !given("hosts") {
-			of = saHosts[:1]
+		if own := ownSizes[part.name]; own != nil && !given("hosts") {
+			of = own
 		}
 		if err := part.do(of); err != nil {
 			return fmt.Errorf("%s: %w", part.name, err)
@@ -102,6 +93,11 @@ func run() error {
 		fmt.Fprintf(os.Stderr, "bench: %s took %.0f s\n", part.name, time.Since(begin).Seconds())
 	}
 	return nil
+}
+
+// ownSizes are the sizes of parts with others than -hosts has by default.
+var ownSizes = map[string][]int{
+	"sa": saHosts, "counters": {11664}, "stampede": {11664}, "takeover": takeHosts, "attached": saHosts[:1], "events": saHosts[:1],
 }
 
 // given reports whether a flag is on the command line.
