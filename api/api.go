@@ -44,6 +44,8 @@ type Backend interface {
 	Links() []Link
 	// Repairs are the last repairs of faults, the newest first.
 	Repairs() []Repair
+	// Sweeps are the last sweeps, the newest first.
+	Sweeps() []Sweep
 	// Drawing places the fabric on levels for the page.
 	Drawing() Drawing
 	// Use is how busy the links of the drawing are, if that is measured.
@@ -127,8 +129,23 @@ type SweepInfo struct {
 	SMPs         uint64             `json:"smps"`
 	Transition   string             `json:"transition" doc:"dynamic, staged, repair, discard or static-discard, and why"`
 	Risk         *Risk              `json:"transition_risk,omitempty" doc:"set if the transition was not proved at every step"`
-	Finished     time.Time          `json:"finished,omitzero"`
 	EnginePassed []string           `json:"engines_passed_over,omitempty"`
+}
+
+// Sweep is one row of /v1/sweeps: a sweep that read the fabric or a region of it.
+type Sweep struct {
+	Time time.Time `json:"time" doc:"its end"`
+	SweepInfo
+	Retried   uint64 `json:"smps_retried"`
+	TimedOut  uint64 `json:"smps_timed_out"`
+	LIDsSet   int    `json:"lids_set" doc:"ports that were given a LID they did not show"`
+	Downed    int    `json:"links_downed" doc:"links taken down for the transition static2003"`
+	TopsSent  int    `json:"tops_sent" doc:"Set(SwitchInfo) that changed LinearFDBTop or MulticastFDBTop"`
+	Engine    string `json:"engine"`
+	Problems  int    `json:"problems"`
+	Read      int    `json:"switches_read" doc:"switches that a sweep of a region read whole"`
+	Again     bool   `json:"again" doc:"another sweep followed, because something changed meanwhile"`
+	BrokenOff bool   `json:"broken_off" doc:"because of a fault; the next went on from what was installed"`
 }
 
 // Risk describes a transition that was not proved at every step: packets may wait for
@@ -305,6 +322,9 @@ func build(b Backend, o Options) *router {
 	})
 	huma.Get(a, "/v1/repairs", func(context.Context, *struct{}) (*body[[]Repair], error) {
 		return reply(nonNil(b.Repairs())), nil
+	})
+	huma.Get(a, "/v1/sweeps", func(context.Context, *struct{}) (*body[[]Sweep], error) {
+		return reply(nonNil(b.Sweeps())), nil
 	})
 	pictures(a, b)
 	events(a, b)

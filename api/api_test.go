@@ -54,6 +54,7 @@ func (f *fake) Status() Status            { return Status{State: "MASTER"} }
 func (f *fake) Nodes() []Node             { return nil }
 func (f *fake) Links() []Link             { return nil }
 func (f *fake) Repairs() []Repair         { return nil }
+func (f *fake) Sweeps() []Sweep           { return nil }
 func (f *fake) Drawing() Drawing          { return Drawing{} }
 func (f *fake) Use() Use                  { return Use{} }
 func (f *fake) Rails() Rails              { return Rails{} }
@@ -198,7 +199,7 @@ func TestPartitions(t *testing.T) {
 	if w := ask(h, "GET", "/v1/path?from=1", nil); w.Code != 422 {
 		t.Errorf("without an end: status %d, %s", w.Code, w.Body)
 	}
-	for _, list := range []string{"groups", "services", "subscriptions", "repairs"} {
+	for _, list := range []string{"groups", "services", "subscriptions", "repairs", "sweeps"} {
 		if w := ask(h, "GET", "/v1/"+list, nil); w.Code != 200 || strings.TrimSpace(w.Body.String()) != "[]" {
 			t.Errorf("%s: status %d, %s", list, w.Code, w.Body)
 		}

@@ -51,6 +51,7 @@ var routes = []Route{
 	{Method: http.MethodGet, Path: "/v1/nodes", Least: access.Viewer},
 	{Method: http.MethodGet, Path: "/v1/links", Least: access.Viewer},
 	{Method: http.MethodGet, Path: "/v1/repairs", Least: access.Viewer},
+	{Method: http.MethodGet, Path: "/v1/sweeps", Least: access.Viewer},
 	{Method: http.MethodGet, Path: "/v1/rails", Least: access.Viewer},
 	{Method: http.MethodGet, Path: "/v1/cabling", Least: access.Viewer},
 	{Method: http.MethodPost, Path: "/v1/cabling/check", Least: access.Operator, Report: true, Body: maxPlan},

@@ -37,7 +37,7 @@ var supportParts = []struct{ file, path string }{
 	{"ready.txt", "/readyz"},
 	{"settings.json", "/v1/settings"},
 	{"ha.json", "/v1/ha"},
-	{"sweeps.json", "/v1/events?kind=sweep_end&limit=10"},
+	{"sweeps.json", "/v1/sweeps"},
 	{"repairs.json", "/v1/repairs"},
 	{"events.json", "/v1/events?before=18446744073709551615&limit=" + mostRecords + "&since="},
 	{"audit.json", "/v1/audit?limit=" + mostRecords + "&since="},

@@ -129,6 +129,8 @@ func (d *Daemon) Use() api.Use { return show.Use(d.Snapshot(), d.cfg.Meter) }
 
 func (d *Daemon) Repairs() []api.Repair { return d.repairs.list() }
 
+func (d *Daemon) Sweeps() []api.Sweep { return d.sweeps.list() }
+
 func (d *Daemon) Groups() []api.Group { return show.Groups(d.View()) }
 
 func (d *Daemon) Services() []api.Service { return show.Services(d.View()) }

@@ -175,6 +175,7 @@ type Daemon struct {
 	phases phaseTimes
 	pictures
 	repairs repairs
+	sweeps  sweeps
 
 	packets *mailbox.Box  // to the loop
 	smpsCut atomic.Uint64 // packets dropped because packets was full

@@ -19,6 +19,7 @@ func (d *Daemon) tell(n *sm.Notice) {
 	text, attrs := show.Notice(n)
 	if n.Kind == sm.KindSweepEnd && n.Report != nil {
 		d.phases.add(n.Report)
+		d.sweeps.add(n.Report, time.Now())
 	}
 	if n.Repair != nil {
 		d.repairs.add(n.Repair, time.Now())

@@ -53,6 +53,12 @@ func TestRepairIsTold(t *testing.T) {
 	if p.Broken == 0 || p.First != p.Broken || p.Left != 0 || p.Seconds <= 0 || p.Policy != "availability" || len(p.Faults) != 1 || !strings.Contains(p.Faults[0], id) {
 		t.Errorf("%+v", p)
 	}
+	sweeps := get[[]api.Sweep](t, srv.URL+"/v1/sweeps")
+	if n := len(sweeps); n < 2 || sweeps[n-1].Reason != "started" || sweeps[n-1].Engine != "ftree" || sweeps[n-1].Phases["distribute"] <= 0 || sweeps[n-1].LIDsSet == 0 {
+		t.Errorf("the first sweep, after others: %+v", sweeps)
+	} else if s := sweeps[0]; s.BlocksSent == 0 || s.Seconds <= 0 || s.Transition == "" || s.Time.Before(sweeps[n-1].Time) {
+		t.Errorf("the sweep that repaired: %+v", s)
+	}
 	text := metrics(t, r.d)
 	for _, want := range []string{
 		`heddle_repairs_total{policy="availability"} 1`, `heddle_repair_seconds_count 1`, `heddle_repair_drains_total 0`, `heddle_repair_at_risk_total 0`,

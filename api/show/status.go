@@ -63,19 +63,29 @@ func Status(x *State) api.Status {
 		}
 	}
 	out.LastSweep.Phases = map[string]float64{}
-	if r := st.Last; r != nil {
-		out.LastSweep.Seconds = r.Took.Seconds()
-		out.LastSweep.BlocksSent, out.LastSweep.BlocksRead = r.BlocksSent, r.BlocksRead
-		out.LastSweep.PortSets, out.LastSweep.Armed, out.LastSweep.Activated = r.PortSets, r.Armed, r.Activated
-		out.LastSweep.SMPs = r.SMPs
-		out.LastSweep.Reason, out.LastSweep.Region, out.LastSweep.Updated = r.Reason, r.Region, r.Updated
-		out.LastSweep.GroupBlocks = r.GroupBlocks
-		out.LastSweep.Transition, out.LastSweep.Risk = r.Transition, risk(r.Risk)
-		out.LastSweep.EnginePassed = r.PassedOver
-		for p, t := range r.Phases {
-			if t > 0 {
-				out.LastSweep.Phases[sm.Phase(p).String()] = t.Seconds()
-			}
+	if st.Last != nil {
+		out.LastSweep = sweepInfo(st.Last)
+	}
+	return out
+}
+
+// Sweep shows the report of a sweep that ended at a time.
+func Sweep(r *sm.SweepReport, at time.Time) api.Sweep {
+	return api.Sweep{
+		Time: at, SweepInfo: sweepInfo(r), Retried: r.Retried, TimedOut: r.TimedOut, LIDsSet: r.LIDsSet, Downed: r.Downed,
+		TopsSent: r.TopsSent, Engine: r.Engine, Problems: r.Problems, Read: r.Read, Again: r.Again, BrokenOff: r.Broken,
+	}
+}
+
+func sweepInfo(r *sm.SweepReport) api.SweepInfo {
+	out := api.SweepInfo{
+		Reason: r.Reason, Region: r.Region, Updated: r.Updated, GroupBlocks: r.GroupBlocks, Seconds: r.Took.Seconds(),
+		Phases: map[string]float64{}, BlocksSent: r.BlocksSent, BlocksRead: r.BlocksRead, PortSets: r.PortSets, Armed: r.Armed,
+		Activated: r.Activated, SMPs: r.SMPs, Transition: r.Transition, Risk: risk(r.Risk), EnginePassed: r.PassedOver,
+	}
+	for p, t := range r.Phases {
+		if t > 0 {
+			out.Phases[sm.Phase(p).String()] = t.Seconds()
 		}
 	}
 	return out

@@ -38,7 +38,7 @@ func newCtl() *cobra.Command {
 	c := &cobra.Command{
 		Use:     "ctl",
 		GroupID: "manage",
-		Short:   "Query and control a running manager: status, nodes, links, repairs, paths, groups, events; sweep, reroute, partitions, vm, token, audit",
+		Short:   "Query and control a running manager: status, nodes, links, repairs, sweeps, paths, groups, events; sweep, reroute, partitions, vm, token, audit",
 		Long: `Talks to the HTTP API of a running 'heddle sm' or 'heddle up'.
 
 Without --api it uses the daemon that the same user started last on this machine,
@@ -80,7 +80,7 @@ names the channels.`
 	reroute := ctlCommandTo("reroute", "Compute all routes from scratch, without reading the fabric again", http.MethodPost, path, printRoutePlan)
 	reroute.Flags().BoolVar(&dry, "dry-run", false, "compute and prove the tables, and say only what would change")
 	reroute.Flags().BoolVar(&rebalance, "rebalance", false, "ignore the installed tables: balances the load again after many changes, but writes more entries")
-	for _, s := range slices.Concat([]*cobra.Command{status, ctlHealth(), nodes, links, repairs, sweep, reroute}, ctlAdministration(), ctlVirtual(), []*cobra.Command{
+	for _, s := range slices.Concat([]*cobra.Command{status, ctlHealth(), nodes, links, repairs, ctlSweeps(), sweep, reroute}, ctlAdministration(), ctlVirtual(), []*cobra.Command{
 		ctlPerf(), ctlFindings(), ctlHotSpots(), ctlCongestion(),
 		ctlHA(), ctlEvents(),
 		ctlRails(), ctlTopology(), ctlCabling(), ctlPort(),

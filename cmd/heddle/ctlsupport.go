@@ -20,7 +20,7 @@ func ctlSupport() *cobra.Command {
 		Use:   "support",
 		Short: "Write a support bundle: state, settings, topology, events, profiles",
 		Long: `Writes what helps to find a fault in one file (tar.gz): status, settings without
-keys, topology, the last 10 sweeps and repairs, events, audit log, findings,
+keys, topology, the last 32 sweeps and repairs, events, audit log, findings,
 metrics, goroutines, heap profile, and an execution trace of some seconds. It has
 no M_Key, SM_Key, SA key, token or password, but names of nodes, partitions and
 users: it needs an administrator, and the file is for its owner alone.`,

@@ -279,7 +279,7 @@ func untar(t *testing.T, file string) map[string]string {
 		files[strings.TrimPrefix(h.Name, "heddle-support/")] = string(b)
 	}
 	for name, want := range map[string]string{
-		"status.json": `"subnet_up":true`, "settings.json": `"setting":"m-key","value":"set"`, "sweeps.json": `"kind":"sweep_end"`, "events.json": `"kind":"subnet_up"`,
+		"status.json": `"subnet_up":true`, "settings.json": `"setting":"m-key","value":"set"`, "sweeps.json": `"phases":{`, "events.json": `"kind":"subnet_up"`,
 		"audit.json": "token:planted", "topology.ibnetdiscover": "Topology file: generated", "metrics.txt": "heddle_", "goroutines.txt": "goroutine profile",
 		"heap.pprof": "inuse_space", "trace.out": "go 1.", "version.txt": "", "repairs.json": "[", "findings.json": "",
 	} {

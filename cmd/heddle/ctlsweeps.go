@@ -1,0 +1,50 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"heddle/api"
+)
+
+func ctlSweeps() *cobra.Command {
+	c := ctlCommand("sweeps", "The last sweeps: cause, time, and what they read and wrote", http.MethodGet, "/v1/sweeps", printSweeps)
+	c.Long = `Lists the last sweeps that read the fabric or a region of it, the newest first, at
+most 32 since the manager started. Light sweeps that found nothing are left out.
+--json has all of each report: the seconds of each phase, the transition, the
+engines that were passed over.`
+	return c
+}
+
+// printSweeps is a table of sweeps.
+func printSweeps(w io.Writer, body []byte) error {
+	var list []api.Sweep
+	if err := json.Unmarshal(body, &list); err != nil {
+		return err
+	}
+	if len(list) == 0 {
+		_, err := fmt.Fprintln(w, "no sweep since the manager started")
+		return err
+	}
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "TIME\tSECONDS\tSMPS\tLFT\tMFT\tPORTS SET\tENGINE\tPROBLEMS\tREAD\tCAUSE")
+	for i := range list {
+		s := &list[i]
+		read := "all"
+		switch {
+		case s.BrokenOff:
+			read = "broken off"
+		case s.Region:
+			read = "region"
+		}
+		fmt.Fprintf(t, "%s\t%.4f\t%d\t%d\t%d\t%d\t%s\t%d\t%s\t%s\n", s.Time.Local().Format(time.DateTime), s.Seconds, s.SMPs,
+			s.BlocksSent, s.GroupBlocks, s.PortSets, s.Engine, s.Problems, read, plain(s.Reason))
+	}
+	return t.Flush()
+}
