@@ -172,7 +172,6 @@ type Daemon struct {
 	shared shell.Shared              // published state, and mail between the cores
 	upAt   atomic.Int64              // Unix nanoseconds; 0 while the subnet is not up
 	status atomic.Pointer[sm.Status] // as of the last notice or snapshot
-	phases phaseTimes
 	pictures
 	repairs repairs
 	sweeps  sweeps

@@ -1,36 +1,10 @@
 package daemon
 
 import (
-	"sync"
-
 	"github.com/prometheus/client_golang/prometheus"
 
 	"heddle/api/metrics"
-	"heddle/sm"
 )
-
-// phaseTimes keeps the reports of full sweeps until they are shown.
-// Any goroutine may use it.
-type phaseTimes struct {
-	mu     sync.Mutex
-	sweeps []sm.SweepReport // not yet shown; guarded by mu
-}
-
-func (p *phaseTimes) add(r *sm.SweepReport) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if len(p.sweeps) < 4096 { // without a scraper the newest reports are lost; the counters in Status are complete
-		p.sweeps = append(p.sweeps, *r)
-	}
-}
-
-func (p *phaseTimes) take() []sm.SweepReport {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	s := p.sweeps
-	p.sweeps = nil
-	return s
-}
 
 // Metrics returns what /metrics shows.
 func (d *Daemon) Metrics() prometheus.Gatherer { return metrics.New(d.values) }
@@ -38,7 +12,7 @@ func (d *Daemon) Metrics() prometheus.Gatherer { return metrics.New(d.values) }
 // values are the values of the metrics.
 func (d *Daemon) values() metrics.Values {
 	return metrics.Values{
-		SM: d.fresh(), Snap: d.Snapshot(), View: d.View(), VMs: d.Interfaces(), Sweeps: d.phases.take(),
+		SM: d.fresh(), Snap: d.Snapshot(), View: d.View(), VMs: d.Interfaces(), Sweeps: d.sweeps.take(),
 		SMPsCut: d.smpsCut.Load(), StoodIn: d.recv.standIn.Answered(), NoticesCut: d.noticesCut.Load(), Events: d.events.newest(),
 		Repairs: d.repairs.values(d.cfg.Core.Transition.String()), SA: d.saValues(), VM: d.vm.stats.values(), Perf: d.perfValues(),
 		Findings:   d.findingValues(),

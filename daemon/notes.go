@@ -18,7 +18,6 @@ import (
 func (d *Daemon) tell(n *sm.Notice) {
 	text, attrs := show.Notice(n)
 	if n.Kind == sm.KindSweepEnd && n.Report != nil {
-		d.phases.add(n.Report)
 		d.sweeps.add(n.Report, time.Now())
 	}
 	if n.Repair != nil {
