@@ -33,6 +33,7 @@ type scene struct {
 	want       ib.LID   // of the manager that is to take over
 	begun      mad.Time // when the other one failed
 	first      mad.Time // the first answer of the SA of want; 0: none yet
+	last       mad.Time // the last answer of the other one before that; 0: none since begun
 	toldAt     mad.Time // when the last host was told
 	answeredAt mad.Time // when the last join of those that were told was answered
 	changedAt  mad.Time // when the first change was acknowledged by want
@@ -244,8 +245,12 @@ func (h *sceneHost) receive(net *sim.Subnet, p *mad.Packet) {
 			s.mlids[j.mgid] = r.MLID
 		}
 	case askedPath:
-		if ok && p.Addr.LID == s.want && s.begun > 0 && s.first == 0 {
+		switch {
+		case !ok || s.begun == 0 || s.first > 0:
+		case p.Addr.LID == s.want:
 			s.first = net.Now()
+		default:
+			s.last = net.Now()
 		}
 	case askedChange:
 		if !ok {
@@ -316,7 +321,7 @@ func (h *sceneHost) serve(r *sa.ServiceRecord, what uint64) {
 func (s *scene) begin(want ib.LID) {
 	s.d.Do(func(net *sim.Subnet) {
 		s.want, s.begun = want, net.Now()
-		s.first, s.toldAt, s.answeredAt, s.changedAt = 0, 0, 0, 0
+		s.first, s.last, s.toldAt, s.answeredAt, s.changedAt = 0, 0, 0, 0, 0
 		s.told, s.answered, s.acked, s.probes, s.lost = 0, 0, 0, 0, 0
 		clear(s.moved)
 	})

@@ -15,6 +15,7 @@ import (
 
 var (
 	takeovers = flag.Int("takeovers", 100, "processes killed at the first of -hosts (takeover); 40 % as many hosts die, half as many hand over, a tenth of all that at others")
+	takeWays  = flag.String("takeover-ways", killed+","+dead+","+handover, "how managers fail (takeover)")
 	takePeers = flag.Bool("takeover-peers", true, "kill OpenSM too (takeover)")
 )
 
@@ -51,6 +52,7 @@ const (
 // A taken is one takeover.
 type taken struct {
 	first, told, answered, changed time.Duration
+	gap                            time.Duration // from the last answer of the one to the first of the other
 	probes, lost                   int
 	lft, mft                       uint64
 	lids, mlids, pkeys, again      int
@@ -88,7 +90,7 @@ type takeResults struct {
 }
 
 func (b *bench) printTakeovers(x *takeResults) error {
-	t := b.table("Takeovers", "hosts", "managers", "event", "times", "SA silent, p50", "p99", "most", "all hosts told, p50", "p99",
+	t := b.table("Takeovers", "hosts", "managers", "event", "times", "first answer, p50", "p99", "most", "SA silent, p50", "most", "all hosts told, p50", "p99",
 		"all joins answered, p50", "p99", "changes wait, p50", "p99")
 	for i := range x.rows {
 		x.rows[i].print(t)
@@ -129,10 +131,11 @@ func (r *takeRow) times(of func(*taken) time.Duration) (p50, p99, most string) {
 
 func (r *takeRow) print(t table) {
 	first, late, most := r.times(func(x *taken) time.Duration { return x.first })
+	gap, _, gapMost := r.times(func(x *taken) time.Duration { return x.gap })
 	told, told99, _ := r.times(func(x *taken) time.Duration { return x.told })
 	answered, answered99, _ := r.times(func(x *taken) time.Duration { return x.answered })
 	changed, changed99, _ := r.times(func(x *taken) time.Duration { return x.changed })
-	t.row("%d|%s|%s|%d|%s|%s|%s|%s|%s|%s|%s|%s|%s", r.hosts, r.who, r.how, len(r.list), first, late, most, told, told99, answered, answered99, changed, changed99)
+	t.row("%d|%s|%s|%d|%s|%s|%s|%s|%s|%s|%s|%s|%s|%s|%s", r.hosts, r.who, r.how, len(r.list), first, late, most, gap, gapMost, told, told99, answered, answered99, changed, changed99)
 }
 
 func (r *takeRow) printChanges(t table) {
@@ -196,6 +199,7 @@ func (s *scene) tryRound(two duo, how string) (x taken, err error) {
 	s.d.Do(func(*sim.Subnet) {
 		x.first, x.told = s.first.Sub(s.begun), s.toldAt.Sub(s.begun)
 		x.answered, x.changed = s.answeredAt.Sub(s.begun), s.changedAt.Sub(s.begun)
+		x.gap = s.first.Sub(max(s.last, s.begun))
 	})
 	s.ask(false)
 	if how != handover {
@@ -263,6 +267,9 @@ func (b *bench) takePair(all *takeResults, hosts, kills int) error {
 		how   string
 		times int
 	}{{killed, kills}, {dead, max(1, kills*2/5)}, {handover, max(1, kills/2)}} {
+		if !slices.Contains(strings.Split(*takeWays, ","), e.how) {
+			continue
+		}
 		all.rows = append(all.rows, takeRow{hosts: hosts, who: pairName, how: e.how})
 		r := &all.rows[len(all.rows)-1]
 		begin := time.Now()

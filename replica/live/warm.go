@@ -2,6 +2,7 @@ package live
 
 import (
 	"bytes"
+	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -242,7 +243,7 @@ func (x *seen) end() {
 
 // apply applies messages until the stream ends. The snapshot is made when no further message waits.
 func (x *seen) apply(list <-chan []byte) {
-	w := &x.p.warm
+	w, tidy := &x.p.warm, false
 	for b := range list {
 		w.mu.Lock()
 		if x.dead {
@@ -274,6 +275,13 @@ func (x *seen) apply(list <-chan []byte) {
 		}
 		if whole && x.p.cfg.OnShown != nil {
 			x.p.cfg.OnShown()
+		}
+		if whole && !tidy {
+			// The first message and what is made of it leave as much garbage as they are long, and a
+			// manager that was active has left its own. A standby makes so little that the runtime would
+			// keep all that for minutes.
+			tidy, b = true, nil
+			debug.FreeOSMemory()
 		}
 	}
 }
