@@ -24,9 +24,7 @@ func (d *Daemon) routing(s *subnet.Snapshot) preview.Routing {
 	if c == nil {
 		c = &d.cfg.Core
 	}
-	now := *c
-	now.AvoidThrottled = d.cfg.Core.AvoidThrottled // not reloaded
-	r := preview.Routing{Engines: c.Engines, Explicit: c.Explicit, Options: now.OptionsFor(s.Graph, func(sw int32, port uint8) bool {
+	r := preview.Routing{Engines: c.Engines, Explicit: c.Explicit, Options: c.OptionsFor(s.Graph, func(sw int32, port uint8) bool {
 		return s.Throttled(subnet.Ref{Node: s.SwitchNode[sw], Port: port})
 	})}
 	r.Options.Workers = 1

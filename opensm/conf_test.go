@@ -192,7 +192,7 @@ func TestConvert(t *testing.T) {
 		{"qos TRUE\nqos_sl2vl 0,1", "qos_sl2vl", Set, "qos-sl2vl=0,1,0,0,0,0,0,0,0,0,0,0,0,0,0,0"},
 		{"qos TRUE\nqos_swe_high_limit 255", "qos_high_limit", Set, "qos-high-limit=ca=0; sw0=0; swe=255; rtr=0"},
 		{"avoid_throttled_links TRUE", "avoid_throttled_links", Unneeded, "neither sssp"},
-		{"avoid_throttled_links TRUE\nrouting_engine nue", "avoid_throttled_links", LeftOut, "slower than they could be"},
+		{"avoid_throttled_links TRUE\nrouting_engine nue", "avoid_throttled_links", Set, "avoid-throttled-links=true"},
 		{"avoid_throttled_links TRUE\nrouting_engine ftree,dfsssp", "avoid_throttled_links", Set, "avoid-throttled-links=true"},
 		{"qos TRUE\nqos_sl2vl 0,x", "qos_sl2vl", LeftOut, "out of the range"},
 		{"qos_ca_vlarb_low 0:64", "qos_ca_vlarb_low", Unneeded, "qos is FALSE"},

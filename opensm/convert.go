@@ -473,10 +473,8 @@ func takeThrottled(x *taking) {
 	engines := x.Conf.engines()
 	switch {
 	case !x.Value.True():
-	case slices.Contains(engines, "sssp") || slices.Contains(engines, "dfsssp"):
+	case slices.Contains(engines, "sssp") || slices.Contains(engines, "dfsssp") || slices.Contains(engines, "nue"):
 		takeSame(x)
-	case slices.Contains(engines, "nue"):
-		x.leave("nue uses links that are slower than they could be")
 	default:
 		x.unneeded("OpenSM does not use it, as neither sssp nor dfsssp nor nue is among the engines")
 	}

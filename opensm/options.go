@@ -113,7 +113,7 @@ var routingOptions = []Option{
 	{Name: "hop_weights_file", kind: text, Default: Null, Setting: "hop-weights", take: takeFile},
 	{Name: portOrder, kind: text, Default: Null, Setting: "port-order", take: takeFile},
 	{Name: "routing_engine", kind: text, Default: Null, Setting: "engine", Means: "torus-2QoS is torus; OpenSM's silent last engine minhop is written down, and updn behind it where minhop could deadlock; no_fallback leaves both out", take: takeEngines},
-	{Name: "avoid_throttled_links", kind: boolean, Default: "FALSE", Setting: "avoid-throttled-links", Means: "with sssp or dfsssp; OpenSM leaves such links out, Heddle takes them where there is no way around; nue has no costs", take: takeThrottled},
+	{Name: "avoid_throttled_links", kind: boolean, Default: "FALSE", Setting: "avoid-throttled-links", Means: "any engine but dor, torus and file, and changes in the running manager; OpenSM leaves such links out, Heddle does but for the last one to a part of the subnet and where most links of a switch are so", take: takeThrottled},
 	{Name: "connect_roots", kind: boolean, Default: "FALSE", Setting: "connect-roots", Means: "always so"},
 	{Name: "use_ucast_cache", kind: boolean, Default: "FALSE", Verdict: Needless, Means: "tables that need no change are always kept"},
 	{Name: "lid_matrix_dump_file", kind: text, Default: Null, Verdict: Lost, Means: "the hops of the engine file are computed"},

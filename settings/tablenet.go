@@ -42,8 +42,8 @@ var routingTable = []Setting{
 		value:   text{func(c *Config) *string { return &c.Engines.HopWeights }},
 	},
 	{
-		Name: "avoid-throttled-links", Group: Routing, Since: v020, OpenSM: "avoid_throttled_links",
-		Meaning: "minhop, updn, dnup, sssp, dfsssp: a hop over a link that is narrower or slower than both of its ends can be costs 100; hop-weights count more",
+		Name: "avoid-throttled-links", Group: Routing, Since: v020, OpenSM: "avoid_throttled_links", Live: true,
+		Meaning: "no routes over a link between switches that is narrower or slower than both of its ends can be, unless it is the last one to a part of the subnet or more than half of a switch's links are so: there a hop over it costs 100 (minhop, updn, dnup, sssp, dfsssp; hop-weights count more)",
 		value:   boolean{func(c *Config) *bool { return &c.SM.AvoidThrottled }},
 	},
 	{

@@ -172,7 +172,7 @@ func (r *running) Reload(ctx context.Context, dry bool) (out api.Reloaded, err e
 
 // routing are the settings of routing, with what their files say.
 func routing(c *sm.Config) []any {
-	return []any{c.Engines, c.Explicit, c.AllowUnsafe, c.Roots, c.RouteSeed, c.Route, c.MaxVLs}
+	return []any{c.Engines, c.Explicit, c.AllowUnsafe, c.Roots, c.RouteSeed, c.Route, c.MaxVLs, c.AvoidThrottled}
 }
 
 // reloaded is the answer to a reload that succeeded.

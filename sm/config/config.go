@@ -4,6 +4,7 @@ package config
 import (
 	"errors"
 	"maps"
+	"slices"
 	"strconv"
 	"time"
 
@@ -121,8 +122,8 @@ type Config struct {
 	QoS bool
 	// Lanes are the lane tables of the classes of ports, with QoS.
 	Lanes [NumPortClasses]Lanes
-	// AvoidThrottled gives links between switches that are narrower or slower than both of their ends
-	// can be a high cost, for engines that have costs.
+	// AvoidThrottled leaves links between switches without routes that are narrower or slower than both
+	// of their ends can be. Those that have to be used have a high cost, for engines that have costs.
 	AvoidThrottled bool
 	// SlowLane keeps the highest lane that all links between switches have free of paths, where
 	// they have two or more, and sets up lane tables from the start, so that flows to hot spots can
@@ -254,6 +255,23 @@ func (c *Config) RouteOptions() route.Options {
 	return o
 }
 
+// LeavesOut reports whether links that are slower than they could be may be left without routes: the
+// engines dor, torus and file want all links of a subnet.
+func (c *Config) LeavesOut() bool {
+	return c.AvoidThrottled && (len(c.Engines) == 0 || !slices.Contains([]string{"dor", "torus", "file"}, c.Engines[0].Name()))
+}
+
+// PathLanes is how many lanes the paths of a graph may use; 0: all. g may be nil.
+func (c *Config) PathLanes(g *fabric.Graph) int {
+	most := c.MaxVLs
+	if c.SlowLane && g != nil && len(g.Channels) > 0 {
+		if lanes := route.Budget(g, 0); lanes > 1 && (most == 0 || most >= lanes) {
+			most = lanes - 1
+		}
+	}
+	return most
+}
+
 // throttledWeight is the cost of a hop over a link that is slower than it could be: above that of any
 // way around it that is worth the name, and there is still a path where it is the only one.
 const throttledWeight = 100
@@ -262,6 +280,7 @@ const throttledWeight = 100
 // switch of the graph is slower than both of its ends can be.
 func (c *Config) OptionsFor(g *fabric.Graph, throttled func(s int32, port uint8) bool) route.Options {
 	o := c.RouteOptions()
+	o.MaxVLs = c.PathLanes(g)
 	if !c.AvoidThrottled || g == nil {
 		return o
 	}
@@ -329,7 +348,7 @@ func (c *Config) Adopt(n *Config) (ch Change) {
 	c.Lanes = n.Lanes
 	c.NoReregister, c.QoS, c.ReadLanes, c.PartEnforce, c.MaxVirtualPorts = n.NoReregister, n.QoS, n.ReadLanes, n.PartEnforce, n.MaxVirtualPorts
 	c.Engines, c.Explicit, c.AllowUnsafe, c.Roots = n.Engines, n.Explicit, n.AllowUnsafe, n.Roots
-	c.RouteSeed, c.Route, c.MaxVLs, c.Transition = n.RouteSeed, n.Route, n.MaxVLs, n.Transition
+	c.RouteSeed, c.Route, c.MaxVLs, c.Transition, c.AvoidThrottled = n.RouteSeed, n.Route, n.MaxVLs, n.Transition, n.AvoidThrottled
 	c.SMPTimeout, c.SMPRetries = n.SMPTimeout, n.SMPRetries
 	c.SweepInterval, c.RetryInterval, c.TrapSettle, c.TrapMinGap = n.SweepInterval, n.RetryInterval, n.TrapSettle, n.TrapMinGap
 	c.PollInterval, c.PollRetries, c.RepathTime, c.DrainTime = n.PollInterval, n.PollRetries, n.RepathTime, n.DrainTime
@@ -342,6 +361,7 @@ func (c *Config) Adopt(n *Config) (ch Change) {
 		c.SubnetTimeOut != was.SubnetTimeOut || c.PacketLife != was.PacketLife || c.HOQLife != was.HOQLife || c.LeafHOQLife != was.LeafHOQLife ||
 		c.VLStallCount != was.VLStallCount || c.LeafVLStallCount != was.LeafVLStallCount || c.LocalPhyErr != was.LocalPhyErr || c.OverrunErr != was.OverrunErr ||
 		c.QoS != was.QoS || c.PartEnforce != was.PartEnforce
+	ch.Sweep = ch.Sweep || c.AvoidThrottled != was.AvoidThrottled
 	ch.Lanes = c.QoS && !was.QoS
 	for i := range c.Lanes {
 		if c.QoS && !c.Lanes[i].Equal(&was.Lanes[i]) {

@@ -22,6 +22,8 @@ type actions struct {
 	kept map[topo.PortID]bool
 	// due is when a drained link that is to be disabled is looked at again, by the key of its action.
 	due map[topo.PortID]mad.Time
+	// slow are links without routes because they are slower than they could be, by their first ends.
+	slow map[topo.PortID]bool
 }
 
 func actionID(a *subnet.PortAction) topo.PortID { return topo.PortID{Node: a.Node, Port: a.Port} }
@@ -86,43 +88,75 @@ func (m *Manager) linked(a *subnet.PortAction) (ends [2]ref, ok bool) {
 	return ends, p.Has(topo.PortLinked) && p.Peer == ends[1]
 }
 
-// MarkDrained marks the ports of links that are to have no routes, before the graph is built, and calls
-// touch with the nodes of those that were or are marked. A link without which a part of the subnet could
-// not be reached keeps its routes.
+// MarkDrained marks the ports of links that are to have no routes, before the graph is built: those of
+// actions, and with AvoidThrottled those that are slower than they could be. It calls touch with the
+// nodes of actions and of other marks than before. A link without which a part of the subnet could not
+// be reached keeps its routes.
 func (m *Manager) MarkDrained(touch func(n int32)) {
 	f := m.Fabric
-	for _, r := range f.Drained {
-		f.Port(r).Flags &^= topo.PortDrained
-		touch(r.Node)
-	}
-	f.Drained = f.Drained[:0]
-	if len(m.actions.list) == 0 {
-		return
-	}
-	var drained [][2]ref
+	var links [][2]ref
 	var of []*subnet.PortAction
+	out := map[ref]bool{} // ends of links that are to have no routes
 	for i := range m.actions.list {
 		a := &m.actions.list[i]
 		ends, ok := m.linked(a)
 		if !ok || a.Kind == subnet.Restore || ends[0] == f.Self || ends[1] == f.Self || !f.Nodes[ends[0].Node].IsSwitch() || !f.Nodes[ends[1].Node].IsSwitch() {
 			continue // the only port of a LID has its routes as long as it is up
 		}
-		m.mark(ends, true)
-		for _, r := range ends {
-			f.Drained = append(f.Drained, r)
+		links, of = append(links, ends), append(of, a)
+		out[ends[0]], out[ends[1]] = true, true
+		touch(ends[0].Node)
+		touch(ends[1].Node)
+	}
+	slow := m.throttled(out)
+	for _, ends := range slow {
+		out[ends[0]], out[ends[1]] = true, true
+	}
+	if len(out) > 0 {
+		part := m.parts(out)
+		keep := func(ends [2]ref) bool {
+			a, b := part.find(ends[0].Node), part.find(ends[1].Node)
+			if a == b {
+				return false
+			}
+			part[a] = b
+			delete(out, ends[0])
+			delete(out, ends[1])
+			return true
+		}
+		for _, ends := range slow { // before links that somebody wants to be without routes
+			keep(ends)
+		}
+		m.keepActions(links, of, keep)
+	} else {
+		m.actions.kept = nil
+	}
+	for _, r := range f.Drained {
+		if p := f.Port(r); p.Has(topo.PortDrained) && !out[r] {
+			p.Flags &^= topo.PortDrained
 			touch(r.Node)
 		}
-		drained, of = append(drained, ends), append(of, a)
 	}
-	part := m.parts()
-	kept := map[topo.PortID]bool{}
-	for i, ends := range drained {
-		a, b := part.find(ends[0].Node), part.find(ends[1].Node)
-		if a == b {
+	f.Drained = f.Drained[:0]
+	for _, ends := range append(links, slow...) {
+		for _, r := range ends {
+			f.Drained = append(f.Drained, r)
+			if p := f.Port(r); out[r] && !p.Has(topo.PortDrained) {
+				p.Flags |= topo.PortDrained
+				touch(r.Node)
+			}
+		}
+	}
+	m.sayThrottled(slow, out)
+}
+
+// keepActions notes for which actions keep says that the link keeps its routes.
+func (m *Manager) keepActions(links [][2]ref, of []*subnet.PortAction, keep func(ends [2]ref) bool) {
+	f, kept := m.Fabric, map[topo.PortID]bool{}
+	for i, ends := range links {
+		if !keep(ends) {
 			continue
 		}
-		part[a] = b
-		m.mark(ends, false)
 		id := actionID(of[i])
 		kept[id] = true
 		if !m.actions.kept[id] {
@@ -135,17 +169,7 @@ func (m *Manager) MarkDrained(touch func(n int32)) {
 	m.actions.kept = kept
 }
 
-func (m *Manager) mark(ends [2]ref, drained bool) {
-	for _, r := range ends {
-		if p := m.Fabric.Port(r); drained {
-			p.Flags |= topo.PortDrained
-		} else {
-			p.Flags &^= topo.PortDrained
-		}
-	}
-}
-
-// parts says which nodes are joined by links that are not drained.
+// parts says which nodes are joined by links that are to have routes.
 type parts []int32
 
 func (p parts) find(n int32) int32 {
@@ -156,7 +180,8 @@ func (p parts) find(n int32) int32 {
 	return n
 }
 
-func (m *Manager) parts() parts {
+// parts joins nodes by all links but those with an end in out.
+func (m *Manager) parts(out map[ref]bool) parts {
 	f := m.Fabric
 	p := make(parts, len(f.Nodes))
 	for i := range p {
@@ -165,7 +190,7 @@ func (m *Manager) parts() parts {
 	for i := range f.Ports {
 		q := &f.Ports[i]
 		// A port of a CA or router has one link, which alone leads to its LID.
-		if q.Has(topo.PortLinked) && !q.Has(topo.PortDrained) && q.Num != 0 && f.Nodes[q.Node].IsSwitch() {
+		if q.Has(topo.PortLinked) && q.Num != 0 && f.Nodes[q.Node].IsSwitch() && !out[ref{Node: q.Node, Port: q.Num}] {
 			p[p.find(q.Node)] = p.find(q.Peer.Node)
 		}
 	}

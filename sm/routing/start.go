@@ -43,22 +43,9 @@ func (r *Router) StartMoves(m *job.Moves) { r.run(&job.Job{Graph: r.Fabric.Graph
 
 // options are those of the engines.
 func (r *Router) options() route.Options {
-	opt := r.Config.OptionsFor(r.Fabric.Graph, func(s int32, port uint8) bool {
+	return r.Config.OptionsFor(r.Fabric.Graph, func(s int32, port uint8) bool {
 		return r.Fabric.Throttled(r.Fabric.PortOf(r.Fabric.SwitchNode[s], port))
 	})
-	opt.MaxVLs = r.maxVLs()
-	return opt
-}
-
-// maxVLs is how many lanes paths may use; 0: all.
-func (r *Router) maxVLs() int {
-	most := r.Config.MaxVLs
-	if g := r.Fabric.Graph; r.Config.SlowLane && g != nil && len(g.Channels) > 0 {
-		if lanes := route.Budget(g, 0); lanes > 1 && (most == 0 || most >= lanes) {
-			most = lanes - 1
-		}
-	}
-	return most
 }
 
 // setTransition says what the plan of a job has to respect: what packets in flight, hosts and
@@ -68,7 +55,7 @@ func (r *Router) setTransition(j *job.Job) {
 		Quiet: r.install.Quiet(), SwitchLifetime: transition.Lifetime(r.Config.PacketLife),
 		HOQLife: transition.Lifetime(max(r.Config.HOQLife, r.Config.LeafHOQLife)),
 		SMPTime: r.meanRTT(), Window: r.Engine.Window(),
-		RepathTime: max(r.Config.RepathTime, 0), MaxVLs: r.maxVLs(),
+		RepathTime: max(r.Config.RepathTime, 0), MaxVLs: r.Config.PathLanes(r.Fabric.Graph),
 		Recent: r.install.Recent(), Held: r.install.Held(),
 	}
 	var setUp bool
