@@ -21,15 +21,24 @@ type eventTable struct {
 	sets []*eventSet // those asked for last at the end, without words at the beginning; guarded by mu
 }
 
-// eventSet are the events that have some words.
+// eventSet are the events that have some words. Only those who ask for the same words wait for each
+// other, while one of them reads what is new.
 type eventSet struct {
 	words []string
-	rows  []eventKey // ascending by number
-	last  uint64     // number of the newest event that was read
 
-	// The page that was made last, and what of.
+	mu sync.Mutex
+	eventRows
+	// The page that was made last, what of, and when that was the newest event; guarded by mu.
 	query TableQuery
 	page  Table[Event]
+	as    uint64
+}
+
+// eventRows are the events of a set as of some time. Whoever holds the set's lock may append rows:
+// those of a copy stay as they are.
+type eventRows struct {
+	rows []eventKey // ascending by number
+	last uint64     // number of the newest event that was read
 }
 
 // eventKey is what an event is ordered by.
@@ -52,21 +61,20 @@ func (t *eventTable) pageOf(q TableQuery) (Table[Event], error) {
 	if !ok {
 		return Table[Event]{}, ErrColumn(q.Sort)
 	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	all, err := t.set(nil)
+	all, err := t.set(nil).follow(t.journal)
 	if err != nil {
 		return Table[Event]{}, err
 	}
-	s, err := t.set(q.Words())
+	s := t.set(q.Words())
+	now, err := s.follow(t.journal)
 	if err != nil {
 		return Table[Event]{}, err
 	}
-	if s.page.Rows != nil && s.query == q {
-		s.page.Total = len(all.rows)
-		return s.page, nil
+	if page, ok := s.made(q, now.last); ok {
+		page.Total = len(all.rows)
+		return page, nil
 	}
-	keys := s.rows
+	keys := now.rows
 	if order != nil {
 		keys = slices.Clone(keys)
 		slices.SortStableFunc(keys, order)
@@ -83,12 +91,23 @@ func (t *eventTable) pageOf(q TableQuery) (Table[Event], error) {
 	if out.Rows, err = t.read(numbers); err != nil {
 		return out, err
 	}
-	s.query, s.page = q, out
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.query, s.page, s.as = q, out, now.last
 	return out, nil
 }
 
-// set returns the events that have all words, as of now.
-func (t *eventTable) set(words []string) (*eventSet, error) {
+// made returns a page if it is the one that was made last, and nothing is new since.
+func (s *eventSet) made(q TableQuery, last uint64) (Table[Event], bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.page, s.page.Rows != nil && s.query == q && s.as == last
+}
+
+// set returns the set of the events that have all words.
+func (t *eventTable) set(words []string) *eventSet {
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	i := slices.IndexFunc(t.sets, func(s *eventSet) bool { return slices.Equal(s.words, words) })
 	if i < 0 {
 		t.sets = append(t.sets, &eventSet{words: words})
@@ -101,11 +120,14 @@ func (t *eventTable) set(words []string) (*eventSet, error) {
 	if i > 0 {
 		t.sets = append(slices.Delete(t.sets, i, i+1), s)
 	}
-	return s, s.follow(t.journal)
+	return s
 }
 
-// follow reads the events that are new, and forgets those that are no longer stored.
-func (s *eventSet) follow(j Journal) error {
+// follow reads the events that are new, forgets those that are no longer stored, and returns what there
+// is then.
+func (s *eventSet) follow(j Journal) (eventRows, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	kinds := map[string]string{} // one text for each
 	changed := false
 	for {
@@ -114,7 +136,7 @@ func (s *eventSet) follow(j Journal) error {
 			break
 		}
 		if list[0].Seq <= s.last { // the journal is another one
-			s.rows, s.last = nil, 0
+			s.eventRows, s.page = eventRows{}, Table[Event]{}
 		}
 		for i := range list {
 			e := &list[i]
@@ -132,16 +154,15 @@ func (s *eventSet) follow(j Journal) error {
 		changed = true
 	}
 	if !changed {
-		return nil
+		return s.eventRows, nil
 	}
-	s.page = Table[Event]{}
 	oldest, err := j.FindEvents(EventsQuery{Since: time.Unix(1, 0), Limit: 1})
 	if err != nil || len(oldest) == 0 {
-		return err
+		return s.eventRows, err
 	}
 	first, _ := slices.BinarySearchFunc(s.rows, oldest[0].Seq, func(k eventKey, n uint64) int { return cmp.Compare(k.seq, n) })
-	s.rows = slices.Delete(s.rows, 0, first)
-	return nil
+	s.rows = s.rows[first:] // append frees what is before when the array is full
+	return s.eventRows, nil
 }
 
 // read returns the events with some numbers, in their order; what is no longer stored is left out.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 )
@@ -11,10 +12,14 @@ import (
 // journal keeps events as the daemon does.
 type journal struct {
 	list []Event
-	read int // events that were handed out
+	read int               // events that were handed out
+	hold map[uint64]func() // is called by who reads after a number
 }
 
 func (j *journal) Events(after uint64) (out []Event, _ <-chan struct{}) {
+	if wait := j.hold[after]; wait != nil {
+		wait()
+	}
 	if len(j.list) > 0 && after > j.list[len(j.list)-1].Seq {
 		after = 0
 	}
@@ -112,4 +117,93 @@ func TestEventTable(t *testing.T) {
 	j.list = nil // another journal
 	j.add(5)
 	page(TableQuery{Limit: 10}, 5, 5, 1, 2, 3, 4, 5)
+}
+
+// TestEventTableReads: while one request reads the whole journal for its words, others go on.
+func TestEventTableReads(t *testing.T) {
+	j := &journal{}
+	j.add(10)
+	table := &eventTable{journal: j}
+	page := func(q string) Table[Event] {
+		p, err := table.pageOf(TableQuery{Q: q, Limit: 3})
+		if err != nil {
+			t.Error(err)
+		}
+		return p
+	}
+	if p := page(""); p.Total != 10 {
+		t.Errorf("%+v", p)
+	}
+	reads, goOn := make(chan struct{}), make(chan struct{})
+	j.hold = map[uint64]func(){0: func() {
+		close(reads)
+		<-goOn
+	}}
+	var slow Table[Event]
+	var waits sync.WaitGroup
+	waits.Go(func() { slow = page("kind_3") })
+	<-reads // it has every lock that it takes for that
+	if p := page(""); p.Matched != 10 {
+		t.Errorf("%+v", p)
+	}
+	close(goOn)
+	waits.Wait()
+	if slow.Matched != 2 || slow.Total != 10 {
+		t.Errorf("%+v", slow)
+	}
+}
+
+// TestEventTableConcurrent: many ask while events come and go; each page is one of some moment.
+func TestEventTableConcurrent(t *testing.T) {
+	j := &locked{}
+	j.add(1500)
+	table := &eventTable{journal: j}
+	var asking sync.WaitGroup
+	for k := range 4 {
+		asking.Go(func() {
+			for n := range 40 {
+				q := TableQuery{Q: []string{"", "kind_1", "kind_2"}[(k+n)%3], Sort: []string{"", "kind", "level"}[n%3], Desc: k%2 == 0, Offset: 5, Limit: 20}
+				p, err := table.pageOf(q)
+				if err != nil || len(p.Rows) == 0 || p.Matched > p.Total+200 {
+					t.Errorf("%+v: %d rows of %d of %d, %v", q, len(p.Rows), p.Matched, p.Total, err)
+				}
+				for i := range p.Rows {
+					if q.Q != "" && p.Rows[i].Kind != q.Q {
+						t.Errorf("%+v: %s", q, p.Rows[i].Kind)
+					}
+				}
+			}
+		})
+	}
+	for range 20 {
+		j.add(10)
+	}
+	asking.Wait()
+}
+
+// locked is a journal for several goroutines.
+type locked struct {
+	mu sync.Mutex
+	journal
+}
+
+func (j *locked) add(n int) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.journal.add(n)
+	if len(j.list) > 1600 {
+		j.list = j.list[10:]
+	}
+}
+
+func (j *locked) Events(after uint64) ([]Event, <-chan struct{}) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.journal.Events(after)
+}
+
+func (j *locked) FindEvents(q EventsQuery) ([]Event, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.journal.FindEvents(q)
 }
