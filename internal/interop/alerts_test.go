@@ -14,7 +14,7 @@ import (
 func TestAlerts(t *testing.T) {
 	promtool := need.Tool(t, "promtool")
 	const file = "../../contrib/prometheus/heddle.rules.yaml"
-	for _, args := range [][]string{{"check", "rules", file}, {"test", "rules", "testdata/alerts.yaml"}} {
+	for _, args := range [][]string{{"check", "rules", file}, {"test", "rules", "testdata/alerts.yaml", "testdata/alertsday.yaml"}} {
 		if out, err := exec.Command(promtool, args...).CombinedOutput(); err != nil {
 			t.Errorf("promtool %q: %v\n%s", args, err, out)
 		}
@@ -27,9 +27,13 @@ func TestAlerts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tests, err := os.ReadFile("testdata/alerts.yaml")
-	if err != nil {
-		t.Fatal(err)
+	var tests []byte
+	for _, name := range []string{"testdata/alerts.yaml", "testdata/alertsday.yaml"} {
+		b, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		tests = append(tests, b...)
 	}
 	_, manager, ok := strings.Cut(string(rules), "name: heddle-manager")
 	if !ok {
