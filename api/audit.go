@@ -121,6 +121,9 @@ type note struct {
 
 type noteKey struct{}
 
+// dryRun is what the audit log has of a request that only asked what it would change.
+const dryRun = "dry run: nothing changed"
+
 // changed notes lines about a change that a request made.
 func changed(ctx context.Context, lines ...string) {
 	n, ok := ctx.Value(noteKey{}).(*note)

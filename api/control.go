@@ -79,10 +79,11 @@ func controlling(a huma.API, c Controller) {
 			return nil, huma.Error422UnprocessableEntity("nothing changed: " + err.Error())
 		}
 		r.Changes, r.Restart, r.Files = nonNil(r.Changes), nonNil(r.Restart), nonNil(r.Files)
+		if !r.Applied {
+			changed(ctx, dryRun)
+			return reply(r), nil
+		}
 		for i := range r.Changes {
-			if !r.Applied {
-				break // the audit log has what changed
-			}
 			x := &r.Changes[i]
 			changed(ctx, x.Setting+": "+x.From+" -> "+x.To+" ("+x.Applies+")")
 		}

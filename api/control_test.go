@@ -49,8 +49,11 @@ func TestControl(t *testing.T) {
 	}
 	check("POST", "/v1/reload", "", http.StatusOK, `"applied":true`)
 	check("POST", "/v1/reload?dry_run=true", "", http.StatusOK, `"applied":false,"changes":[{"setting":"priority"`)
-	if e := log.entries[1]; len(e.Change) != 0 {
-		t.Errorf("a dry run changed %q", e.Change)
+	check("POST", "/v1/reroute?dry_run=true", "", http.StatusOK, "")
+	for _, e := range log.entries[1:3] {
+		if len(e.Change) != 1 || e.Change[0] != dryRun {
+			t.Errorf("%s: the audit log has %q", e.Path, e.Change)
+		}
 	}
 	check("POST", "/v1/reload", "", http.StatusOK, `"restart":["lmc"],"files":[]`)
 	if e := log.entries[0]; len(e.Change) != 2 || e.Change[1] != "lmc: 0 -> 1 (restart)" {

@@ -85,7 +85,9 @@ func porting(a huma.API, b Porting) {
 			if err != nil {
 				return nil, huma.Error422UnprocessableEntity(err.Error())
 			}
-			if p.Applied {
+			if !p.Applied {
+				changed(ctx, dryRun)
+			} else {
 				changed(ctx, fmt.Sprintf("%s: port %d of %s", verb, in.Num, in.GUID))
 			}
 			return reply(p), nil

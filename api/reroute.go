@@ -46,6 +46,7 @@ func rerouting(a huma.API, b Backend) {
 			if err != nil {
 				return nil, huma.Error422UnprocessableEntity(err.Error())
 			}
+			changed(ctx, dryRun)
 			return &rerouteOutput{http.StatusOK, p}, nil
 		}
 		if err := b.Reroute(ctx, in.Rebalance); err != nil {

@@ -13,6 +13,7 @@ import (
 	"heddle/api/metrics"
 	"heddle/drain"
 	"heddle/ib"
+	"heddle/incident"
 	"heddle/perf/findings"
 	"heddle/store"
 	"heddle/subnet"
@@ -112,10 +113,26 @@ func (d *Daemon) stepPorts(now time.Time) {
 			d.log.Warn("a link that a rule is to take out of use cannot be stored", "err", err)
 		}
 	} else if text != "" {
-		d.note(slog.LevelWarn, kindPortRule, text, map[string]string{
-			"rule": x.Rule, "finding": fmt.Sprint(x.Finding), "node_guid": x.Action.Node.String(), "port": fmt.Sprint(x.Action.Port),
-		})
+		d.noteLink(slog.LevelWarn, kindPortRule, text, v.Snap, &x.Action, map[string]string{"rule": x.Rule, "finding": fmt.Sprint(x.Finding)})
 	}
+}
+
+// noteLink is note of a fact about a link, whose ends are added to attrs. s may be nil.
+func (d *Daemon) noteLink(level slog.Level, kind, text string, s *subnet.Snapshot, a *subnet.PortAction, attrs map[string]string) {
+	x := showPort(s, a)
+	attrs["node_guid"], attrs["port"] = x.GUID, fmt.Sprint(x.Port)
+	if x.Description != "" {
+		attrs["node"] = x.Description
+	}
+	if a.Peer != 0 {
+		attrs["peer_node_guid"], attrs["peer_port"] = x.PeerGUID, fmt.Sprint(x.PeerPort)
+		if x.PeerDescription != "" {
+			attrs["peer_node"] = x.PeerDescription
+		}
+	}
+	d.noteAt(level, kind, text, attrs, &incident.Fact{
+		Node: a.Node, NodeDesc: x.Description, Port: x.Port, Peer: a.Peer, PeerDesc: x.PeerDescription, PeerPort: x.PeerPort,
+	})
 }
 
 // setPort makes a change in the store, in the list and in the manager. The holder of finder.ports.mu
@@ -127,7 +144,15 @@ func (d *Daemon) setPort(x *drain.Change) error {
 	d.finder.ports.core.Commit(x)
 	d.shared.SetPortActions(d.finder.ports.core.Actions())
 	if x.Text != "" {
-		d.note(slog.LevelInfo, kindPortAction, x.Text, nil)
+		a, attrs := &x.Was, map[string]string{}
+		if x.Now != nil {
+			a = x.Now
+		}
+		attrs["action"] = a.Kind.String()
+		if a.Rule != "" {
+			attrs["rule"] = a.Rule
+		}
+		d.noteLink(slog.LevelInfo, kindPortAction, x.Text, d.Snapshot(), a, attrs)
 	}
 	return nil
 }

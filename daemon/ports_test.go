@@ -118,6 +118,7 @@ func TestRuleActs(t *testing.T) {
 		})
 	}
 	var said string
+	var attrs map[string]string
 	look := func(kind string) bool {
 		count()
 		list, err := r.d.FindEvents(api.EventsQuery{Kinds: []string{kind}, Limit: 10})
@@ -125,7 +126,7 @@ func TestRuleActs(t *testing.T) {
 			t.Fatal(err)
 		}
 		if len(list) > 0 {
-			said = list[0].Message
+			said, attrs = list[0].Message, list[0].Attrs
 		}
 		return len(list) > 0
 	}
@@ -133,13 +134,19 @@ func TestRuleActs(t *testing.T) {
 	if !strings.Contains(said, "would be drained by rule bad_cable (dry run)") || len(r.d.PortActions()) != 0 {
 		t.Errorf("said %q, actions %+v", said, r.d.PortActions())
 	}
-	if f := r.d.Findings(api.FindingsQuery{}); len(f.Open) != 1 || !strings.Contains(f.Open[0].Action, "would be drained") {
+	if attrs["node"] == "" || attrs["node_guid"] == "" || attrs["port"] == "" {
+		t.Errorf("the event has %v", attrs)
+	}
+	if f := r.d.Findings(api.FindingsQuery{}); len(f.Open) != 1 || f.Open[0].Event == 0 || f.Open[0].Cause == 0 || !strings.Contains(f.Open[0].Action, "would be drained") {
 		t.Errorf("%+v", f.Open)
 	}
 	actions.Mode = drain.Act
 	r.d.SetActions(actions)
 	r.untilEvent("the link is drained", func() bool { return look("port_requested") })
 	list := r.d.PortActions()
+	if attrs["node"] == "" || attrs["peer_node"] == "" || attrs["peer_port"] == "" || attrs["rule"] != "bad_cable" || attrs["action"] != "drain" {
+		t.Errorf("the event has %v", attrs)
+	}
 	if len(list) != 1 || list[0].Rule != "bad_cable" || list[0].Until == nil {
 		t.Fatalf("%+v", list)
 	}
