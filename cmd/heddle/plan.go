@@ -20,6 +20,7 @@ import (
 type planFlags struct {
 	smFlags
 	asJSON bool
+	status bool // --exit-code
 	faults []string
 }
 
@@ -41,7 +42,12 @@ once the wanted tables are installed: the pairs (switch with a host, LID of a ho
 that would break, how and in what time they would be connected, the drains,
 whether a transient cycle would be possible and through which channels, and the
 LIDs that no cable would connect any more. Nodes are named by description or
-node GUID. Several faults are applied together.`,
+node GUID. Several faults are applied together.
+
+The exit status is 0 once the plan is made. With --exit-code it is 0 only if the
+manager would write nothing, but for asking hosts to register again as after
+every start; 3 if it would write something, or refuse to. As always it is 1 for
+what went wrong and 2 for usage.`,
 		Example: `  heddle plan --port umad:mlx5_0/1 --state /var/lib/heddle
   heddle plan --port ibsim:Spine0@my-fabric --engine updn --json
   heddle plan --port umad:mlx5_0/1 --fault 'link leaf-3:19' --fault 'switch spine-2'`,
@@ -49,6 +55,7 @@ node GUID. Several faults are applied together.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
 	}
 	c.Flags().BoolVar(&f.asJSON, "json", false, "print JSON")
+	c.Flags().BoolVar(&f.status, "exit-code", false, "end with status 3 if the manager would write something, or would refuse to")
 	c.Flags().StringArrayVar(&f.faults, "fault", nil, "predict the loss of `WHAT`: 'link NODE:PORT' or 'switch NODE'; may be repeated")
 	// The output is the plan, so log little.
 	f.SetDefault("log-level", "warn")
@@ -90,9 +97,14 @@ func (f *planFlags) run(cmd *cobra.Command) error {
 	if f.asJSON {
 		v := planJSON(plan)
 		v.Fault = faultJSON(forecast)
-		return printJSON(cmd.OutOrStdout(), v)
+		err = printJSON(cmd.OutOrStdout(), v)
+	} else {
+		err = printPlan(cmd.OutOrStdout(), plan, forecast)
 	}
-	return printPlan(cmd.OutOrStdout(), plan, forecast)
+	if err == nil && f.status && plan.Changes() {
+		return &exitError{code: exitDiffers}
+	}
+	return err
 }
 
 // plan is what a manager with a configuration and a store would do to the subnet of a port.

@@ -20,7 +20,7 @@ import (
 // managers are the commands that take settings, with the flags that are their own.
 var managers = map[string][]string{
 	"sm":   nil,
-	"plan": {"fault", "json"},
+	"plan": {"exit-code", "fault", "json"},
 	"up":   {"node", "socket", "topo", "netlist", "allow-do", "allow-include", "vms", "pair"}, // and those of the simulator
 }
 

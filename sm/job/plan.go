@@ -20,6 +20,7 @@ type Plan struct {
 	Blocks  []PlannedSwitch
 	Sets    []PlannedSMPs // SMPs that write, by attribute, in the order they are sent
 	Total   int           // their sum
+	Asked   int           // how many of them only ask a host to register again, as after every start
 	Engine  string
 	Passed  []string // "engine: reason" of each engine passed over
 	Refused string   // why nothing would be installed; empty if something would
@@ -41,6 +42,12 @@ type Plan struct {
 
 	Job      *Job      // that found it, for Forecast
 	Solution *Solution // the engine's tables with their proof; nil: no Forecast can be made
+}
+
+// Changes reports whether something would be written that a device or a host notices, or nothing could be
+// installed. Asking hosts to register again, as every start does, is no change.
+func (p *Plan) Changes() bool {
+	return p.Refused != "" || len(p.LIDs) > 0 || p.Total > p.Asked
 }
 
 // PlannedStage is a stage of the change of tables: what is written before

@@ -135,6 +135,16 @@ func (m *Manager) Differs(p *topo.Port) bool {
 	return ok && differs(&w, &p.Info, ext)
 }
 
+// OnlyAsks reports whether a Set(PortInfo) of a port would only ask its host to register again.
+func (m *Manager) OnlyAsks(p *topo.Port) bool {
+	w, ext, ok := m.wanted(p)
+	if !ok || !w.ClientReregister {
+		return false
+	}
+	w.ClientReregister = false
+	return !differs(&w, &p.Info, ext)
+}
+
 // Build turns an item into a request. It reports whether one is needed.
 func (m *Manager) Build(it work.Item, get func(ib.AttrID, uint32), set func(ib.AttrID, uint32) []byte) bool {
 	p := m.Fabric.PortOf(it.Node(), it.Port())

@@ -18,6 +18,9 @@ type Ports interface {
 	// Differs reports whether the parameters of a port are not as they are to be, SwitchDiffers
 	// the same of a switch.
 	Differs(p *topo.Port) bool
+	// OnlyAsks reports whether all that a Set would do to a port that differs is to ask its host to
+	// register again.
+	OnlyAsks(p *topo.Port) bool
 	SwitchDiffers(n *topo.Node) bool
 	// Moves reports whether the manager may change the state of a port.
 	Moves(p *topo.Port) bool
@@ -25,8 +28,8 @@ type Ports interface {
 
 // sets counts the Sets that a sweep would send.
 type sets struct {
-	ports, switches, states int
-	lft, lanes, mft, tops   int
+	ports, asked, switches, states int
+	lft, lanes, mft, tops          int
 }
 
 // Plan is what a sweep would write, with the result of the job asked for last. Nothing is written.
@@ -48,6 +51,7 @@ func (r *Router) Plan(res *job.Result, ports Ports, master subnet.SM) *job.Plan 
 	}
 	for _, row := range [...]job.PlannedSMPs{
 		{Attr: smp.AttrPortInfo, What: "LIDs and port parameters", N: n.ports},
+		{Attr: smp.AttrPortInfo, What: "hosts asked to register again", N: n.asked},
 		{Attr: smp.AttrSwitchInfo, What: "switch parameters", N: n.switches},
 		{Attr: smp.AttrSLtoVL, What: "lane tables", N: n.lanes},
 		{Attr: smp.AttrLFT, What: "forwarding blocks", N: n.lft},
@@ -61,6 +65,7 @@ func (r *Router) Plan(res *job.Result, ports Ports, master subnet.SM) *job.Plan 
 		p.Sets = append(p.Sets, row)
 		p.Total += row.N
 	}
+	p.Asked = n.asked
 	p.SecondsAt = r.meanRTT().Seconds() * float64(p.Total) / float64(max(r.Engine.Window(), 1))
 	if res.Plan != nil {
 		p.SecondsAt += res.Plan.Drain.Seconds() + res.Plan.Repath.Seconds()
@@ -85,7 +90,11 @@ func (r *Router) planPorts(p *job.Plan, ports Ports, n *sets) {
 				Where: f.Where(q.Node, int(q.Num)), GUID: q.GUID, Old: q.Info.LID, New: q.LID, Why: why,
 			})
 		}
-		if ports.Differs(q) {
+		switch {
+		case !ports.Differs(q):
+		case ports.OnlyAsks(q):
+			n.asked++
+		default:
 			n.ports++
 		}
 		if ports.Moves(q) {
