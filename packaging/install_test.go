@@ -76,7 +76,10 @@ func debian(t *testing.T, packages ...string) *root {
 	r := &root{t, filepath.Join(t.TempDir(), "debian")}
 	ctx, cancel := context.WithTimeout(t.Context(), 4*need.Patience) // a slow mirror, a busy machine
 	defer cancel()
-	cmd := exec.CommandContext(ctx, need.Tool(t, "mmdebstrap"), "--mode=root", "--variant=minbase", "--include="+strings.Join(append([]string{"systemd", "passwd"}, packages...), ","), "bookworm", r.dir)
+	// mmdebstrap mounts /proc and /sys. If it is killed they must not stay in the directory, which somebody
+	// deletes then. --kill-child ends it with unshare.
+	cmd := exec.CommandContext(ctx, "unshare", "--mount", "--pid", "--fork", "--mount-proc", "--kill-child", need.Tool(t, "mmdebstrap"), "--mode=root",
+		"--variant=minbase", "--include="+strings.Join(append([]string{"systemd", "passwd"}, packages...), ","), "bookworm", r.dir)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		need.Missing(t, "debian", fmt.Sprintf("mmdebstrap: %v: %s", err, lastLine(out)))
 	}
@@ -285,16 +288,16 @@ env HEDDLE_CONFIG=/etc/heddle/heddle.yaml HEDDLE_STATE=/var/lib/heddle/x HEDDLE_
 	if asked := r.asked(); regexp.MustCompile(`(?m)^(stop|restart|start|try-restart)`).MatchString(asked) || !strings.Contains(said, "systemctl restart") {
 		t.Errorf("an upgrade asks systemd for:\n%s\nand says\n%s", asked, said)
 	}
-	r.want("grep priority: /etc/heddle/heddle.yaml; stat -c %a /etc/heddle/heddle.yaml; cat /etc/heddle/x.env; ls /var/lib/heddle/x", "priority: 7\n600\nHEDDLE_LMC=1\nheddle.db\nsa-key")
+	r.want("grep priority: /etc/heddle/heddle.yaml; stat -c %a /etc/heddle/heddle.yaml; cat /etc/heddle/x.env; cd /var/lib/heddle/x; ls heddle.db sa-key", "priority: 7\n600\nHEDDLE_LMC=1\nheddle.db\nsa-key")
 
 	r.do("dpkg -r heddle")
 	if asked := r.asked(); !strings.Contains(asked, "stop heddle@*.service") {
 		t.Errorf("removal asks systemd for:\n%s", asked)
 	}
-	r.want("ls /etc/heddle /var/lib/heddle/x; ls /usr/bin/heddle 2>&1 || true; getent passwd heddle | cut -d: -f1",
-		"/etc/heddle:\netcd.env\nheddle.yaml\nheddle.yaml.dpkg-dist\nx.env\n\n/var/lib/heddle/x:\nheddle.db\nsa-key\nls: cannot access '/usr/bin/heddle': No such file or directory\nheddle")
+	r.want("ls /etc/heddle; cd /var/lib/heddle/x; ls heddle.db sa-key; ls /usr/bin/heddle 2>&1 || true; getent passwd heddle | cut -d: -f1",
+		"etcd.env\nheddle.yaml\nheddle.yaml.dpkg-dist\nx.env\nheddle.db\nsa-key\nls: cannot access '/usr/bin/heddle': No such file or directory\nheddle")
 	r.do("dpkg -i " + two)
-	r.want("grep priority: /etc/heddle/heddle.yaml; ls /var/lib/heddle/x", "priority: 7\nheddle.db\nsa-key")
+	r.want("grep priority: /etc/heddle/heddle.yaml; cd /var/lib/heddle/x; ls heddle.db sa-key", "priority: 7\nheddle.db\nsa-key")
 
 	// A purge leaves nothing, and what belongs to the other package.
 	r.do(`mkdir -p /etc/systemd/system/multi-user.target.wants /var/backups/heddle/x
