@@ -41,7 +41,7 @@ function numbers(s, out) {
     ['VM interfaces', s.vms || null, s.vms_pending ? `, ${num(s.vms_pending)} changing` : ''], ['do not answer', s.unseen || null, s.own_silent ? ', including the own agent' : '', true],
     ['problems', s.problems, '', s.problems > 0], ['links out of use', out || null],
     ['sweeps', s.sweeps], ['light sweeps', s.light_sweeps],
-    ['SMPs sent', s.smps_sent], ['timed out', s.smps_timed_out, '', s.smps_timed_out > 0],
+    ['SMPs sent', s.smps_sent], ['timed out', s.smps_timed_out, 'since the start'], // no alarm: what does not answer is counted by itself
   ]);
   counts('sa', [
     ['SA answers', s.sa.answered], ['per second', perSecond(s.sa.answered)], ['answered BUSY', s.sa.busy],
