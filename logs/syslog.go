@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
@@ -96,15 +97,19 @@ func OpenSyslog(server string, state func(SyslogStatus)) (*Syslog, error) {
 	if err != nil {
 		return nil, err
 	}
-	tcp := &net.Dialer{Control: limitUnacked}
-	dial := func(ctx context.Context) (net.Conn, error) {
-		if network == "tls" {
-			return (&tls.Dialer{NetDialer: tcp, Config: &tls.Config{MinVersion: tls.VersionTLS12}}).DialContext(ctx, "tcp", addr)
-		}
-		return tcp.DialContext(ctx, "tcp", addr)
-	}
 	host, _ := os.Hostname() // without one it is -
-	return newSyslog(dial, host, os.Getpid(), state), nil
+	return newSyslog(dialer(network, addr, nil), host, os.Getpid(), state), nil
+}
+
+// dialer connects to a server by tcp or tls. roots verify its certificate; nil: the authorities of this
+// machine.
+func dialer(network, addr string, roots *x509.CertPool) func(context.Context) (net.Conn, error) {
+	tcp := &net.Dialer{Control: limitUnacked}
+	if network == "tls" {
+		secure := &tls.Dialer{NetDialer: tcp, Config: &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots}}
+		return func(ctx context.Context) (net.Conn, error) { return secure.DialContext(ctx, "tcp", addr) }
+	}
+	return func(ctx context.Context) (net.Conn, error) { return tcp.DialContext(ctx, "tcp", addr) }
 }
 
 // limitUnacked has the kernel end a connection whose server does not acknowledge for goneTime what was
