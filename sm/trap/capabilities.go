@@ -23,6 +23,18 @@ const setUp = ib.CapIsSLMappingSupported | ib.CapIsExtendedSpeedsSupported | ib.
 // cheap.
 const maxReading = 256
 
+// reading is a port whose capabilities, or manager, are being read. It is known by its node, because its
+// LID may be another port's when the answer comes.
+type reading struct {
+	node ib.GUID
+	at   subnet.Ref
+}
+
+// readingOf is the entry of a port.
+func (r *Receiver) readingOf(at subnet.Ref) reading {
+	return reading{node: r.Fabric.Nodes[at.Node].Info.NodeGUID, at: at}
+}
+
 // readCapabilities has a port read. It reports false if that is left to a sweep.
 func (r *Receiver) readCapabilities(lid ib.LID) bool {
 	n, num, ok := r.portByLID(lid)
@@ -33,7 +45,7 @@ func (r *Receiver) readCapabilities(lid ib.LID) bool {
 	if !nd.OK() || !nd.Path.Set || nd.Flags&topo.NodeUnseen != 0 || !p.Has(topo.PortKnown) || p.LID != lid {
 		return false
 	}
-	r.reading = append(r.reading, lid)
+	r.reading = append(r.reading, r.readingOf(subnet.Ref{Node: n, Port: num}))
 	r.Ask(work.Make(work.OpCapsNow, n, num, 0), smp.AttrPortInfo, smp.PortInfoMod(num, !p.Has(topo.PortNoExt)), mad.Normal)
 	return true
 }
@@ -41,8 +53,10 @@ func (r *Receiver) readCapabilities(lid ib.LID) bool {
 // LeaveToSweep has the sweep that begins read the ports whose capabilities are being read, because it
 // cancels these requests.
 func (r *Receiver) LeaveToSweep() {
-	for _, lid := range r.reading {
-		r.needs.Sweeps.SuspectLID(lid, false)
+	for _, x := range r.reading {
+		if r.Fabric.Has(x.at) && r.readingOf(x.at) == x {
+			r.needs.Sweeps.SuspectLID(r.Fabric.Port(x.at).LID, false)
+		}
 	}
 	r.reading = r.reading[:0]
 }
@@ -54,7 +68,7 @@ func (r *Receiver) read(it work.Item) *topo.Port {
 		return nil
 	}
 	p := r.Fabric.Port(at)
-	i := slices.Index(r.reading, p.LID)
+	i := slices.Index(r.reading, r.readingOf(at))
 	if i < 0 {
 		return nil
 	}
@@ -82,7 +96,7 @@ func (r *Receiver) capabilitiesRead(it work.Item, comp *mad.Completion) {
 	}
 	switch {
 	case r.IsManager(p): // also without a change: it may have been started anew
-		r.reading = append(r.reading, p.LID)
+		r.reading = append(r.reading, r.readingOf(subnet.Ref{Node: p.Node, Port: p.Num}))
 		r.Ask(work.Make(work.OpSMNow, p.Node, p.Num, 0), smp.AttrSMInfo, 0, mad.Urgent)
 	case old.Has(ib.CapIsSM):
 		r.needs.Managers.Gone(subnet.Ref{Node: p.Node, Port: p.Num})

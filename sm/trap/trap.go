@@ -110,7 +110,7 @@ type Receiver struct {
 	holders []holder // switches that have just sent a trap
 	lookAt  mad.Time // when they are peeked at next; mad.Never
 
-	reading []ib.LID // of ports whose capabilities, or managers, are being read
+	reading []reading // ports whose capabilities, or managers, are being read
 }
 
 // New returns a Receiver that has no trap.

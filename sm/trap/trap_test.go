@@ -219,6 +219,12 @@ func (x *fixture) do(t *testing.T, d *datadriven.TestData) {
 				break
 			}
 		}
+	case "swap": // the LIDs of the two hosts
+		f := x.Fabric
+		h1, h2 := &f.Ports[f.EndPort[0]], &f.Ports[f.EndPort[1]]
+		h1.LID, h2.LID, h1.Info.LID, h2.Info.LID = h2.LID, h1.LID, h2.Info.LID, h1.Info.LID
+		owner := f.Graph.LIDOwner
+		owner[1], owner[2] = owner[2], owner[1]
 	case "sweep":
 		x.r.LeaveToSweep()
 		x.r.SweepBegins()
