@@ -6,6 +6,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"heddle/shell"
 	"heddle/store"
 )
 
@@ -51,12 +52,26 @@ func (d *Daemon) apply(ops []store.Op) error {
 // if one has not when ctx ends. It is to be called while Run runs.
 func (d *Daemon) Turns(ctx context.Context) error {
 	for _, p := range d.pulses.all() {
-		select {
-		case p.ask <- struct{}{}:
-		case <-ctx.Done():
-			if !p.storing.Load() {
-				return fmt.Errorf("the loop of the %s does not turn", p.name)
-			}
+		if err := p.turns(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// HangTime is how long the manager's loop may be in one step until it counts as one that hangs: SMInfo is
+// answered in its place for as long.
+const HangTime = shell.StandInTime
+
+// ManagerTurns is Turns for the loop alone that answers SMInfo.
+func (d *Daemon) ManagerTurns(ctx context.Context) error { return d.pulses.sm.turns(ctx) }
+
+func (p *pulse) turns(ctx context.Context) error {
+	select {
+	case p.ask <- struct{}{}:
+	case <-ctx.Done():
+		if !p.storing.Load() {
+			return fmt.Errorf("the loop of the %s does not turn", p.name)
 		}
 	}
 	return nil

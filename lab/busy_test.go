@@ -16,23 +16,40 @@ func TestBusyLoop(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		busy time.Duration
+		// signs: the allies hear on its stream that it is master, until it says after hung that its loop
+		// hangs; 0: it does not say that.
+		signs bool
+		hung  time.Duration
 		// When an ally takes over, from to; 0: never.
 		from, to time.Duration
 	}{
-		{"a second", time.Second, 0, 0},
-		{"ten seconds", 10 * time.Second, 3 * time.Second, 3*time.Second + 500*time.Millisecond},
+		{"a second", time.Second, false, 0, 0, 0},
+		{"ten seconds", 10 * time.Second, false, 0, 3 * time.Second, 3*time.Second + 500*time.Millisecond},
+		{"a second, with signs", time.Second, true, 3250 * time.Millisecond, 0, 0},
+		{"ten seconds, with signs", 10 * time.Second, true, 3250 * time.Millisecond, 3 * time.Second, 3*time.Second + 500*time.Millisecond},
+		{"ten seconds, with signs of a version before", 10 * time.Second, true, 0, 6 * time.Second, 6*time.Second + 500*time.Millisecond},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			x := newAllies(t, sim.Config{Seed: 1, HopLatency: time.Microsecond, SMALatency: 30 * time.Microsecond}, false)
-			for i := 1; i < 3; i++ { // who hear of it in the subnet alone
-				x.ms[i].SetAllies(sm.Ally{GUID: x.ms[0].Status().PortGUID}, sm.Ally{GUID: x.ms[3-i].Status().PortGUID})
+			hear := func(signs bool) {
+				for i := 1; i < 3; i++ {
+					x.ms[i].SetAllies(sm.Ally{GUID: x.ms[0].Status().PortGUID, Lives: c.signs, Heard: signs}, sm.Ally{GUID: x.ms[3-i].Status().PortGUID})
+				}
 			}
+			hear(c.signs)
 			x.Run(time.Second)
 			m := x.ms[0]
 			began := x.Sim.Now()
 			m.OnStep = func() {
 				m.OnStep = nil
-				x.Run(c.busy) // all that comes meanwhile waits for the end of this step
+				// All that comes meanwhile waits for the end of this step.
+				if c.hung == 0 || c.busy < c.hung {
+					x.Run(c.busy)
+					return
+				}
+				x.Run(c.hung)
+				hear(false)
+				x.Run(c.busy - c.hung)
 			}
 			m.SetAliases(nil)
 			if took := x.Sim.Now().Sub(began); took < c.busy || m.stand.Answered() == 0 {

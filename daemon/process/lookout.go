@@ -121,6 +121,14 @@ func (l *lookout) disarm() {
 	l.under = nil
 }
 
+// doubt has a look come before anything is sent: another manager may have taken over.
+func (l *lookout) doubt() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.since = l.note()
+	l.sure = min(l.sure, l.since-1)
+}
+
 // run notes that the process is not stopped, until the port is gone. It looks until the port has named this
 // manager.
 func (l *lookout) run() {

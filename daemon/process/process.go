@@ -85,6 +85,8 @@ type Mandate struct {
 	Wall func() int64
 	// Hints is that of daemon.Config; may be nil.
 	Hints <-chan daemon.Hint
+	// Watch runs beside the manager; turns is its ManagerTurns. It returns when ctx ends. May be nil.
+	Watch func(ctx context.Context, turns func(ctx context.Context) error)
 	// Up is called when the manager has brought the subnet up; may be nil.
 	Up func()
 }
@@ -191,6 +193,13 @@ func (p *Process) reign(ctx context.Context, m *Mandate) error {
 	defer p.tokens.enter(nil)
 	p.enter(d)
 	defer p.enter(nil)
+	if m.Watch != nil {
+		watching, end := context.WithCancel(ctx)
+		var done sync.WaitGroup
+		done.Go(func() { m.Watch(watching, d.ManagerTurns) })
+		defer done.Wait()
+		defer end()
+	}
 	return d.Run(ctx)
 }
 

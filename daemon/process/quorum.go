@@ -180,7 +180,12 @@ func (q *Quorum) Await(ctx context.Context) (*Mandate, error) {
 	if q.Members != nil {
 		q.Members.Begin(port.PortGUID())
 	}
+	var watch func(context.Context, func(context.Context) error)
+	if q.Members != nil {
+		watch = q.watch
+	}
 	return &Mandate{
+		Watch: watch,
 		Hints: q.newHints(), Warm: func() (*subnet.Snapshot, *sm.Float) { return q.warmIf(granted), nil }, Published: q.published,
 		Port: port, Store: &reader{q.Terms, q}, Inherited: true, Wall: q.begin(),
 		Configure: func(core *sm.Config, registry *sa.Config) {

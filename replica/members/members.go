@@ -88,6 +88,7 @@ type Members struct {
 	mu     sync.Mutex
 	guid   ib.GUID          // of this manager's port; guarded by mu
 	active bool             // it is master; guarded by mu
+	hung   bool             // its loop hangs; guarded by mu
 	shown  *subnet.Snapshot // what it publishes; nil: nothing. Guarded by mu
 	news   chan struct{}    // closed when active or shown has changed; guarded by mu
 	peers  []*peer          // the list is constant; what they know is guarded by mu
@@ -161,6 +162,17 @@ func (m *Members) Lead(active bool) {
 	m.changed()
 }
 
+// Hang says whether the loop of this manager hangs. One that hangs does not count as master for the others,
+// which keep what it has shown.
+func (m *Members) Hang(hung bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.hung != hung {
+		m.hung = hung
+		m.changed()
+	}
+}
+
 // Show shows the others what this manager publishes as master.
 func (m *Members) Show(s *subnet.Snapshot) {
 	m.mu.Lock()
@@ -181,7 +193,7 @@ func (m *Members) changed() {
 func (m *Members) now() (active bool, s *subnet.Snapshot, news <-chan struct{}) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.active, m.shown, m.news
+	return m.active && !m.hung, m.shown, m.news
 }
 
 // Wall is the time in which the managers store ends of leases, in nanoseconds since 1970: that of the

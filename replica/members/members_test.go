@@ -180,6 +180,15 @@ func TestMembers(t *testing.T) {
 	}
 	x.ms[1].Lead(true)
 	x.until("the next master is known", func() bool { return x.sees(2, 2, active) })
+	x.ms[1].Show(s)
+	x.until("what it publishes is known", func() bool { return x.ms[2].Warm(2) != nil })
+	x.ms[1].Hang(true)
+	x.until("its loop hangs", func() bool { return x.sees(2, 2, func(m members.Member) bool { return open(m) && !m.Active }) })
+	if x.ms[2].Warm(2) == nil {
+		t.Error("what it published is forgotten when its loop hangs")
+	}
+	x.ms[1].Hang(false)
+	x.until("its loop turns again", func() bool { return x.sees(2, 2, active) })
 	x.ms[1].Lead(false)
 	x.until("it is master no more", func() bool { return x.sees(2, 2, func(m members.Member) bool { return open(m) && !m.Active }) })
 	x.until("the third knows the last entry that the second knows", func() bool { return x.ms[2].Newest().Number >= 11 })
