@@ -6,7 +6,6 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"heddle/shell"
 	"heddle/store"
 )
 
@@ -50,28 +49,19 @@ func (d *Daemon) apply(ops []store.Op) error {
 
 // Turns returns nil when each loop has turned since the call, or waits for the store, and an error
 // if one has not when ctx ends. It is to be called while Run runs.
-func (d *Daemon) Turns(ctx context.Context) error {
-	for _, p := range d.pulses.all() {
-		if err := p.turns(ctx); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// HangTime is how long the manager's loop may be in one step until it counts as one that hangs: SMInfo is
-// answered in its place for as long.
-const HangTime = shell.StandInTime
+func (d *Daemon) Turns(ctx context.Context) error { return allTurn(ctx, d.pulses.all()...) }
 
 // ManagerTurns is Turns for the loop alone that answers SMInfo.
-func (d *Daemon) ManagerTurns(ctx context.Context) error { return d.pulses.sm.turns(ctx) }
+func (d *Daemon) ManagerTurns(ctx context.Context) error { return allTurn(ctx, &d.pulses.sm) }
 
-func (p *pulse) turns(ctx context.Context) error {
-	select {
-	case p.ask <- struct{}{}:
-	case <-ctx.Done():
-		if !p.storing.Load() {
-			return fmt.Errorf("the loop of the %s does not turn", p.name)
+func allTurn(ctx context.Context, list ...*pulse) error {
+	for _, p := range list {
+		select {
+		case p.ask <- struct{}{}:
+		case <-ctx.Done():
+			if !p.storing.Load() {
+				return fmt.Errorf("the loop of the %s does not turn", p.name)
+			}
 		}
 	}
 	return nil

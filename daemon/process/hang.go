@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"heddle/daemon"
+	"heddle/shell"
 )
 
 // hangs watches the loop of a manager, for as long as ctx.
@@ -35,7 +35,7 @@ func (h *hangs) watch(ctx context.Context) {
 		if !h.leads() {
 			continue
 		}
-		for limit := daemon.HangTime; !h.turned(ctx, limit); limit = lookTick {
+		for limit := shell.StandInTime; !h.turned(ctx, limit); limit = lookTick {
 			if ctx.Err() != nil {
 				return
 			}

@@ -6,10 +6,10 @@ import (
 	"testing/synctest"
 	"time"
 
-	"heddle/daemon"
+	"heddle/shell"
 )
 
-// TestHang: a loop that is in one step for less than HangTime never counts as one that hangs. One that is
+// TestHang: a loop that is in one step for less than 3 s never counts as one that hangs. One that is
 // longer does from then on, until it turns; if another manager has taken over meanwhile, nothing is sent.
 func TestHang(t *testing.T) {
 	const every = 250 * time.Millisecond
@@ -21,8 +21,8 @@ func TestHang(t *testing.T) {
 		sent  bool
 	}{
 		{step: time.Second, leads: true, after: 1, sent: true},
-		{step: daemon.HangTime - time.Millisecond, leads: true, after: 1, sent: true},
-		{step: daemon.HangTime + every + time.Millisecond, leads: true, hangs: true, after: 1, sent: true},
+		{step: shell.StandInTime - time.Millisecond, leads: true, after: 1, sent: true},
+		{step: shell.StandInTime + every + time.Millisecond, leads: true, hangs: true, after: 1, sent: true},
 		{step: 10 * time.Second, leads: true, hangs: true, after: 2, sent: false},
 		{step: 10 * time.Second, leads: false, after: 1, sent: true}, // on standby
 	} {
@@ -80,7 +80,7 @@ func TestHang(t *testing.T) {
 			switch {
 			case !c.hangs && len(told) > 0:
 				t.Errorf("a step of %v counts as hanging after %v", c.step, told[0])
-			case c.hangs && (len(told) != 2 || told[0] < daemon.HangTime || told[0] > daemon.HangTime+every || told[1] != c.step):
+			case c.hangs && (len(told) != 2 || told[0] < shell.StandInTime || told[0] > shell.StandInTime+every || told[1] != c.step):
 				t.Errorf("a step of %v: hangs, and turns again, after %v", c.step, told)
 			}
 			cancel()
