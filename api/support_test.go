@@ -1,0 +1,89 @@
+package api
+
+import (
+	"archive/tar"
+	"compress/gzip"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+)
+
+// large is a fake with as many events as a bundle has, and the topology text of 11,664 hosts.
+type large struct {
+	*fake
+	events []Event
+	asked  EventsQuery
+}
+
+func (l *large) FindEvents(q EventsQuery) ([]Event, error) {
+	l.asked = q
+	return l.events, nil
+}
+
+func (l *large) Netlist() (func(io.Writer) error, uint64, error) {
+	return func(w io.Writer) error {
+		for i := range 70_000 { // 85 bytes each, as measured
+			if _, err := fmt.Fprintf(w, "[%d]\t\"H-%016x\"[1](%x) \t\t# \"host-%d mlx5_0\" lid %d 4xEDR  more of it, as cables have\n", i%36+1, i*7919, i*7919+1, i, i+1); err != nil {
+				return err
+			}
+		}
+		return nil
+	}, 7, nil
+}
+
+// TestSupportSize: a bundle of a large subnet with 10,000 events, no two alike, has all of them and is
+// far below 20 MB.
+func TestSupportSize(t *testing.T) {
+	b := &large{fake: newFake(0)}
+	for i := range 10_000 {
+		g := uint64(i+1) * 0x9E3779B97F4A7C15
+		b.events = append(b.events, Event{
+			Seq: uint64(i + 1), Time: time.Unix(int64(i), int64(g%1e9)), Level: "warn", Kind: "link_down",
+			Message: fmt.Sprintf("the link is down, number %d", i),
+			Attrs:   map[string]string{"node": fmt.Sprintf("sw-1-%d", g%648), "node_guid": fmt.Sprintf("%#016x", g), "peer_node_guid": fmt.Sprintf("%#016x", g*3), "path": "0,1,22,17"},
+		})
+	}
+	w := httptest.NewRecorder()
+	h := New(b, Options{})
+	inner := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		r.Host, r.RemoteAddr = "localhost", "127.0.0.1:1"
+		h.ServeHTTP(w, r)
+	})
+	support(inner, time.Now)(w, httptest.NewRequest("GET", "http://localhost/v1/support?seconds=0", nil))
+	size := w.Body.Len()
+	z, err := gzip.NewReader(w.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := map[string]string{}
+	for r := tar.NewReader(z); ; {
+		h, err := r.Next()
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := io.ReadAll(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files[strings.TrimPrefix(h.Name, "heddle-support/")] = string(text)
+	}
+	var events []Event
+	if err := json.Unmarshal([]byte(files["events.json"]), &events); err != nil || len(events) != len(b.events) || b.asked.Limit != 10_000 {
+		t.Errorf("%d events, %d asked for: %v", len(events), b.asked.Limit, err)
+	}
+	if n := len(files["topology.ibnetdiscover"]); n < 5<<20 {
+		t.Errorf("the topology has %d bytes: %s", n, files["errors.txt"])
+	}
+	t.Logf("%d bytes", size)
+	if size > 4e6 { // the trace, left out here, has 16 MiB at most
+		t.Errorf("the bundle has %d bytes without a trace", size)
+	}
+}
