@@ -302,7 +302,7 @@ func (b *builder) staged(st *staged) {
 		}
 		for i := range ch.trees {
 			if int(st.trees[i]) == k || len(ch.lanes) > 0 {
-				s.DrainHops = max(s.DrainHops, len(ch.trees[i].switches()))
+				s.DrainHops = max(s.DrainHops, b.x.treeHops(ch.trees[i], oldEntries|newEntries))
 			}
 		}
 		s.Drain = b.drain(s.DrainHops)
@@ -408,7 +408,7 @@ func (b *builder) discardHops(d *discards) (hops int) {
 		hops = max(hops, b.x.longest(all, oldEntries, b.o.Workers)) * 2
 	}
 	for _, i := range append(d.trees, d.heldTrees...) {
-		hops = max(hops, len(b.ch.trees[i].switches()))
+		hops = max(hops, b.x.treeHops(b.ch.trees[i], oldEntries))
 	}
 	return hops
 }

@@ -71,36 +71,18 @@ func treePorts(t *route.Tree, s int32) (p [4]uint64) {
 	return p
 }
 
-// treeDeps adds the dependencies of a group whose switches use the old or the
-// new ports, as sp says: a packet from one port waits for all others. It
-// reports whether the links form a forest; otherwise a packet could loop or be
-// duplicated.
-func (x *mixer) treeDeps(w *walker, k treeChange, sp spec) (forest bool) {
-	var list []int32
-	levels := uint16(0)
-	if sp&oldSLs != 0 {
-		levels = x.groups[k.mlid()]
+// treeLinks are the switches of a group that use the old or the new ports, as sp says, ascending, and
+// by switch the channels on which it sends packets of the group.
+func (x *mixer) treeLinks(k treeChange, sp spec) (list []int32, out [][]int32) {
+	if k.old != nil && sp&oldEntries != 0 {
+		list = append(list, k.old.Switches...)
 	}
-	if k.old != nil {
-		if sp&oldSLs != 0 {
-			levels |= 1 << (k.old.SL & 15)
-		}
-		if sp&oldEntries != 0 {
-			list = append(list, k.old.Switches...)
-		}
-	}
-	if k.now != nil {
-		if sp&newSLs != 0 {
-			levels |= 1 << (k.now.SL & 15)
-		}
-		if sp&newEntries != 0 {
-			list = append(list, k.now.Switches...)
-		}
+	if k.now != nil && sp&newEntries != 0 {
+		list = append(list, k.now.Switches...)
 	}
 	slices.Sort(list)
 	list = slices.Compact(list)
-	// The channels in use, by the switch they leave.
-	out := make([][]int32, len(list))
+	out = make([][]int32, len(list))
 	for i, s := range list {
 		var p [4]uint64
 		if sp&oldEntries != 0 {
@@ -117,6 +99,80 @@ func (x *mixer) treeDeps(w *walker, k treeChange, sp spec) (forest bool) {
 			}
 		}
 	}
+	return list, out
+}
+
+// treeHops is how many switches a packet of a group may pass, by the old or the new ports, as sp says:
+// the longest path of the forest that the links form. If they form none, a packet may visit all.
+func (x *mixer) treeHops(k treeChange, sp spec) int {
+	list, out := x.treeLinks(k, sp)
+	if !x.isForest(list, out) {
+		return len(list)
+	}
+	next := make([][]int32, len(list)) // neighbors, whichever end sends
+	for i := range list {
+		for _, c := range out[i] {
+			if j, ok := slices.BinarySearch(list, x.to[c]); ok {
+				next[i] = append(next[i], int32(j))
+				next[j] = append(next[j], int32(i))
+			}
+		}
+	}
+	for i := range next { // a link that both ends send on is one
+		slices.Sort(next[i])
+		next[i] = slices.Compact(next[i])
+	}
+	most, seen := 0, make([]bool, len(list))
+	for i := range list {
+		if !seen[i] {
+			end, _ := farthest(next, int32(i), seen)
+			_, n := farthest(next, end, nil)
+			most = max(most, n)
+		}
+	}
+	return most
+}
+
+// farthest is the last node that a walk over a tree from a node on finds, nearest first, and how many
+// nodes the path to it has. It notes in seen, unless that is nil, which it finds.
+func farthest(next [][]int32, from int32, seen []bool) (last int32, nodes int) {
+	type step struct{ at, before int32 }
+	walk := []step{{from, -1}}
+	for len(walk) > 0 {
+		nodes++
+		var further []step
+		for _, w := range walk {
+			last = w.at
+			if seen != nil {
+				seen[w.at] = true
+			}
+			for _, n := range next[w.at] {
+				if n != w.before {
+					further = append(further, step{n, w.at})
+				}
+			}
+		}
+		walk = further
+	}
+	return last, nodes
+}
+
+// treeDeps adds the dependencies of a group whose switches use the old or the
+// new ports, as sp says: a packet from one port waits for all others. It
+// reports whether the links form a forest; otherwise a packet could loop or be
+// duplicated.
+func (x *mixer) treeDeps(w *walker, k treeChange, sp spec) (forest bool) {
+	levels := uint16(0)
+	if sp&oldSLs != 0 {
+		levels = x.groups[k.mlid()]
+		if k.old != nil {
+			levels |= 1 << (k.old.SL & 15)
+		}
+	}
+	if k.now != nil && sp&newSLs != 0 {
+		levels |= 1 << (k.now.SL & 15)
+	}
+	list, out := x.treeLinks(k, sp)
 	forest = x.isForest(list, out)
 	for i := range list {
 		for _, c1 := range out[i] {

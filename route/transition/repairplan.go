@@ -173,7 +173,7 @@ func (b *builder) treesAlone(r *Fitted, last int) bool {
 	// Packets of the old trees leave before there are others.
 	st := &p.Stages[last]
 	for i := range ch.trees {
-		st.DrainHops = max(st.DrainHops, len(ch.trees[i].switches()))
+		st.DrainHops = max(st.DrainHops, x.treeHops(ch.trees[i], oldEntries))
 	}
 	if st.Drain = b.drain(st.DrainHops); st.Drain < 0 {
 		return false

@@ -545,3 +545,55 @@ func TestBackToBack(t *testing.T) {
 		t.Error("not both met")
 	}
 }
+
+// TestTreeDrains: what waits for packets of a multicast tree waits for its longest path, not for all of
+// its switches.
+func TestTreeDrains(t *testing.T) {
+	g, tb, _ := hub()
+	tree := func(links ...[2]int32) *route.Multicast {
+		ports := map[int32][4]uint64{}
+		for _, l := range links {
+			for i := range 2 {
+				for _, c := range g.Channels[g.Off[l[i]]:g.Off[l[i]+1]] {
+					if c.To == l[1-i] {
+						p := ports[l[i]]
+						p[0] |= 1 << c.OutPort
+						ports[l[i]] = p
+					}
+				}
+			}
+		}
+		out := route.Tree{MLID: 0xC000}
+		for s := range int32(len(g.Switches)) {
+			if p, ok := ports[s]; ok {
+				out.Switches, out.Ports = append(out.Switches, s), append(out.Ports, p)
+			}
+		}
+		return &route.Multicast{Trees: []route.Tree{out}}
+	}
+	star := tree([2]int32{0, 4}, [2]int32{1, 4}, [2]int32{2, 4}, [2]int32{3, 4}, [2]int32{4, 5})
+	ring := tree([2]int32{0, 1}, [2]int32{1, 2}, [2]int32{2, 3})
+	for _, c := range []struct {
+		name     string
+		old, now *route.Multicast
+		hops     int
+	}{
+		{"star", star, ring, 3},
+		{"line", ring, star, 4},
+		{"circle", tree([2]int32{0, 1}, [2]int32{1, 2}, [2]int32{2, 3}, [2]int32{3, 0}), star, 4}, // no tree: all of its switches
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			installed, wanted := tb.Clone(), tb.Clone()
+			installed.Multicast, wanted.Multicast = c.old, c.now
+			o := limited
+			o.Force = transition.ModeDiscard
+			p := transition.New(g, installed, wanted, o)
+			if p.Mode != transition.ModeDiscard || !slices.Equal(p.Groups, []ib.LID{0xC000}) {
+				t.Fatalf("mode %v (%s), groups %v; want the tree cut first", p.Mode, p.Reason, p.Groups)
+			}
+			if s := p.Stages[0]; s.DrainHops != c.hops || s.Drain != time.Duration(c.hops)*1500*time.Millisecond {
+				t.Errorf("it waits %v, for %d switches; want %d", s.Drain, s.DrainHops, c.hops)
+			}
+		})
+	}
+}
