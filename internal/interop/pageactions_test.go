@@ -141,6 +141,8 @@ func operatorSettings(b *browser, addr string) {
 	b.t.Helper()
 	ask := func(field, keys, action, verb string, plan ...string) {
 		b.t.Helper()
+		// The last dialog gives the focus back once the page hears that it is closed, and empties it then.
+		b.awaitScript("no dialog", `const d = document.getElementById('dialog'); return !d.open && d.childElementCount === 0`)
 		b.script(fmt.Sprintf(`[...document.querySelectorAll('main label')].find(l => l.textContent.startsWith(%q)).querySelector('input, select').focus()`, field), nil)
 		b.press(keys)
 		b.tabTo(action + "…")
@@ -156,7 +158,6 @@ func operatorSettings(b *browser, addr string) {
 		b.tabTo(verb)
 		b.press(kb.Enter)
 	}
-	b.script(`document.activeElement.blur()`, nil)
 	b.script(`document.querySelector('main input[type=number]').value = ''`, nil)
 	ask("new priority", "16", "Priority", "", `Priority: not possible\s+a priority is a whole number from 0 to 15`)
 	b.script(`document.querySelector('main input[type=number]').value = ''`, nil)
