@@ -31,7 +31,7 @@ func TestOutdated(t *testing.T) {
 		{"not up yet", &subnet.Snapshot{State: subnet.Master}, time.Second, "not the master"},
 		{"silent", &subnet.Snapshot{State: subnet.Master, Up: true}, 41 * time.Second, "counters were read last at 2026-01-01T01:00:00Z"},
 	} {
-		d := &Daemon{}
+		d := &Daemon{events: &Events{}}
 		d.clock.started = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 		d.clock.virtual = func() mad.Time { return ended.Add(x.late) }
 		d.perf.packets = make(chan *mad.Packet)

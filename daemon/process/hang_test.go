@@ -2,6 +2,7 @@ package process
 
 import (
 	"context"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -30,8 +31,10 @@ func TestHang(t *testing.T) {
 			w := watch(t, names(1))
 			defer w.close()
 			ctx, cancel := context.WithCancel(t.Context())
-			ask, began := make(chan struct{}), time.Now()
-			var told []time.Duration // when it began to hang, and no more
+			ask := make(chan struct{})
+			var mu sync.Mutex
+			began := time.Now()      // guarded by mu
+			var told []time.Duration // when it began to hang, and no more; guarded by mu
 			h := hangs{
 				every: every,
 				turns: func(ctx context.Context) error {
@@ -44,6 +47,8 @@ func TestHang(t *testing.T) {
 				},
 				leads: func() bool { return c.leads },
 				tell: func(hung bool) {
+					mu.Lock()
+					defer mu.Unlock()
 					if hung != (len(told)%2 == 1) {
 						told = append(told, time.Since(began))
 					}
@@ -65,10 +70,12 @@ func TestHang(t *testing.T) {
 				}
 			}
 			loop(10 * time.Second)
+			mu.Lock()
 			if len(told) > 0 {
 				t.Errorf("a loop that turns hangs after %v", told)
 			}
 			began = time.Now()
+			mu.Unlock()
 			<-time.After(c.step - time.Millisecond)
 			w.answers(names(1))
 			if c.after == 2 {
@@ -77,14 +84,14 @@ func TestHang(t *testing.T) {
 			<-time.After(time.Millisecond)
 			w.all(w.send(1), c.sent)
 			loop(time.Second)
+			cancel()
+			<-done
 			switch {
 			case !c.hangs && len(told) > 0:
 				t.Errorf("a step of %v counts as hanging after %v", c.step, told[0])
 			case c.hangs && (len(told) != 2 || told[0] < shell.StandInTime || told[0] > shell.StandInTime+every || told[1] != c.step):
 				t.Errorf("a step of %v: hangs, and turns again, after %v", c.step, told)
 			}
-			cancel()
-			<-done
 		})
 	}
 }
