@@ -133,12 +133,23 @@ type Config struct {
 	// anything else happens.
 	Lead func(dropped bool) error
 	Led  func()
+	// Promises keeps what answers rest on while the store may have something else; nil: it never has.
+	Promises Promises
 	// Hints brings what other managers say, newest first read; nil: nothing.
 	Hints <-chan Hint
 	// Revoked is the error of Port.Recv which says that another manager may drive the subnet from
 	// now on; nil: there is none. Run then ends at once with ErrRevoked. It writes nothing more,
 	// because the port takes nothing more.
 	Revoked error
+}
+
+// Promises are records that hosts were told of by a master that cannot write, and that another manager may
+// withdraw meanwhile. Any goroutine may call the methods.
+type Promises interface {
+	// Unsure reports whether that is so now.
+	Unsure() bool
+	// Promise is called before the answers leave. It keeps the list.
+	Promise(list []store.Record)
 }
 
 // Hint is what is known of other managers otherwise than from the subnet.

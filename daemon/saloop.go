@@ -135,7 +135,8 @@ func (l *saLoop) change() {
 		return
 	}
 	d.sa.batches.add(uint64(len(l.list)), uint64(len(l.list)))
-	l.shell.Step(sa.Requests{List: l.list})
+	p := d.cfg.Promises
+	l.shell.Step(sa.Requests{List: l.list, Unsure: p != nil && p.Unsure()})
 	clear(l.list) // the packets are returned
 }
 
@@ -174,6 +175,8 @@ func (l *saLoop) settle() {
 }
 
 func (l *saLoop) Published(*sa.View) {}
+
+func (l *saLoop) Promised(list []store.Record) { l.d.cfg.Promises.Promise(list) }
 
 // Unsaved reports, for the readiness probe, whether acknowledged changes wait for the store.
 func (l *saLoop) Unsaved(n int) {

@@ -151,6 +151,8 @@ func (e saEdge) Published(*sa.View) {}
 
 func (e saEdge) Unsaved(int) {}
 
+func (e saEdge) Promised([]store.Record) {}
+
 func (e saEdge) Reply(p *mad.Packet, _ mad.Time) { e.a.send(p.Addr, p.Data) }
 
 func (e saEdge) Report(p *mad.Packet) { e.a.raw(p) }

@@ -25,11 +25,12 @@ import (
 // nothing is answered immediately, unless a record on which the answer rests is not
 // stored yet.
 type Core struct {
-	cfg  Config
-	now  mad.Time
-	wall int64 // Unix nanoseconds at mad.Time 0
-	out  *Output
-	by   ib.LID // requester of the current request; 0: none
+	cfg    Config
+	now    mad.Time
+	wall   int64 // Unix nanoseconds at mad.Time 0
+	out    *Output
+	by     ib.LID // requester of the current request; 0: none
+	unsure bool   // Requests.Unsure of the current requests
 
 	snap    *subnet.Snapshot
 	started bool
@@ -132,7 +133,12 @@ type Published struct{ Snap *subnet.Snapshot }
 
 // Requests carries requests that Answer returned as ForCore, in order of
 // arrival. The core does not keep them after the call.
-type Requests struct{ List []Request }
+type Requests struct {
+	List []Request
+	// Unsure: whether the store still has what the core read is not known, and it takes no change.
+	// Output.Promised then has the records on which answers rest.
+	Unsure bool
+}
 
 // Received is a response to a Report, or a Failed packet that this core sent.
 type Received struct{ P *mad.Packet }
@@ -195,6 +201,10 @@ type Output struct {
 	Notified *Notified
 	Notices  []Notice
 	Timer    mad.Time
+	// Promised are records that hosts were told of again, in answers to Requests with Unsure set: whoever
+	// can write next sees to it that they are stored (Redeem), even if another manager has withdrawn
+	// them meanwhile.
+	Promised []store.Record
 }
 
 // Notified is how many subscribers have not acknowledged that a service level changed, as of a
@@ -248,11 +258,12 @@ func (c *Core) Step(now mad.Time, ev Event, out *Output) {
 	case Published:
 		c.onPublished(ev.Snap)
 	case Requests:
+		c.unsure = ev.Unsure
 		for i := range ev.List {
 			c.by = ev.List[i].From.LID
 			c.onRequest(&ev.List[i])
 		}
-		c.by = 0
+		c.by, c.unsure = 0, false
 	case Received:
 		c.subscriptions.received(c, ev.P)
 	case Trap:

@@ -175,7 +175,8 @@ func (x *informs) subscribe(c *Core, q *query, r wire.InformInfo) (stored bool, 
 		s.Enum = was.Enum
 		x.reports.heard(s, q.me)
 		if bytes.Equal(subscriptionValue(s), subscriptionValue(was)) {
-			return c.isStored(store.TableSubscriptions, subscriptionKey(s)), 0 // a renewal: what is stored says so already
+			// A renewal: what is stored says so already.
+			return c.rests(store.Record{Table: store.TableSubscriptions, Key: subscriptionKey(s), Value: subscriptionValue(s)}), 0
 		}
 		x.all.set(i, s)
 	} else {

@@ -198,9 +198,16 @@ func memberKey(g *mcGroup, m *Member) []byte {
 	return append(append(make([]byte, 0, memberKeyLen), g.MGID[:]...), m.PortGID[:]...)
 }
 
-// isStored reports whether a group and one of its members are stored as they are.
+// isStored reports whether a group and one of its members are stored as they are, which an answer then
+// promises.
 func (x *multicast) isStored(c *Core, g *mcGroup, m *Member) bool {
-	return c.isStored(store.TableGroups, g.MGID[:]) && c.isStored(store.TableMembers, memberKey(g, m))
+	if !c.isStored(store.TableGroups, g.MGID[:]) || !c.isStored(store.TableMembers, memberKey(g, m)) {
+		return false
+	}
+	if c.unsure {
+		c.promise(groupRecord(&g.Group), memberRecord(g.MGID, m, x.proxies[membershipID{g.MGID, m.PortGID}]))
+	}
+	return true
 }
 
 // saveState stores the state that belongs to no group.

@@ -181,7 +181,8 @@ func (x *services) register(c *Core, q *query, r wire.ServiceRecord) (out wire.S
 	}
 	value := serviceValue(s, c.wall)
 	if ok && bytes.Equal(value, serviceValue(x.all.list[i], c.wall)) {
-		return r, c.isStored(store.TableServices, serviceKey(&r)), 0 // a renewal: what is stored says so already
+		// A renewal: what is stored says so already.
+		return r, c.rests(store.Record{Table: store.TableServices, Key: serviceKey(&r), Value: value}), 0
 	}
 	x.put(s)
 	c.save(store.TableServices, serviceKey(&r), value)

@@ -62,19 +62,21 @@ func TestTranscripts(t *testing.T) {
 
 // desk is a core whose shell writes down what it does.
 type desk struct {
-	t       *testing.T
-	core    *sa.Core
-	store   *store.Memory
-	snap    *subnet.Snapshot
-	view    *sa.View
-	hosts   int
-	now     mad.Time
-	wall    int64 // Unix nanoseconds at now
-	wanted  sa.Output
-	aliases []subnet.Alias
-	reports []mad.Packet // that nobody has acknowledged
-	asked   []string     // requests whose reply has not come, by transaction ID
-	text    strings.Builder
+	t        *testing.T
+	core     *sa.Core
+	store    *store.Memory
+	snap     *subnet.Snapshot
+	view     *sa.View
+	hosts    int
+	now      mad.Time
+	wall     int64 // Unix nanoseconds at now
+	wanted   sa.Output
+	aliases  []subnet.Alias
+	reports  []mad.Packet // that nobody has acknowledged
+	asked    []string     // requests whose reply has not come, by transaction ID
+	unsure   bool         // of requests
+	promised []store.Record
+	text     strings.Builder
 }
 
 func (b *desk) say(format string, args ...any) { fmt.Fprintf(&b.text, format+"\n", args...) }
@@ -151,7 +153,10 @@ func (b *desk) do(d *datadriven.TestData) {
 		s.Finish()
 		b.publish(s)
 	case "ask":
+		b.unsure = d.HasArg("unsure")
 		b.ask(strings.Split(d.Input, "\n"))
+	case "redeem":
+		b.redeem()
 	case "trap":
 		n, err := strconv.Atoi(arg(1))
 		if err != nil {
@@ -237,7 +242,25 @@ func (b *desk) ask(lines []string) {
 		}
 	}
 	if len(list) > 0 {
-		b.step(sa.Requests{List: list})
+		b.step(sa.Requests{List: list, Unsure: b.unsure})
+	}
+}
+
+// redeem writes what was promised, as far as the store does not have it.
+func (b *desk) redeem() {
+	st, err := b.store.Load()
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	ops, dropped := sa.Redeem(st, b.promised)
+	for i := range ops {
+		b.say("store: put %s", tableNames[ops[i].Record.Table])
+	}
+	for _, g := range dropped {
+		b.say("dropped: group %s", mgidName(g))
+	}
+	if err := b.store.Apply(ops); err != nil {
+		b.t.Fatal(err)
 	}
 }
 
@@ -428,6 +451,10 @@ func (b *desk) step(ev sa.Event) {
 		if out.Publish != nil {
 			b.view = out.Publish
 		}
+		for i := range out.Promised {
+			b.say("promised: %s", tableNames[out.Promised[i].Table])
+		}
+		b.promised = append(b.promised, out.Promised...)
 		for i := range out.Replies {
 			b.answer("reply", out.Replies[i].Data)
 		}

@@ -27,6 +27,8 @@ type SAEdge interface {
 	// Unsaved is called before any reply with the number of acknowledged changes that are not
 	// stored.
 	Unsaved(n int)
+	// Promised is called before any reply with records that the core promises (sa.Output).
+	Promised(list []store.Record)
 	// Reply sends an answer to a request that arrived at asked. If it is lost, the requester repeats
 	// the request.
 	Reply(p *mad.Packet, asked mad.Time)
@@ -107,6 +109,9 @@ func (s *SA) carryOut(ev sa.Event) {
 		s.edge.Published(out.Publish)
 	}
 	s.edge.Unsaved(s.core.Unsaved())
+	if len(out.Promised) > 0 {
+		s.edge.Promised(out.Promised)
+	}
 	for i := range out.Replies {
 		r := &out.Replies[i]
 		s.reply = mad.Packet{Addr: r.To, LocalQP: 1, Data: r.Data}

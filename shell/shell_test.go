@@ -134,6 +134,7 @@ func (e saNotes) Save(gen uint64, ops []store.Op) {
 func (e saNotes) Wake(at mad.Time)                { e.w.wake("sa", at) }
 func (e saNotes) Published(*sa.View)              { e.w.note("sa published %v", e.w.shared.View.Load() != nil) }
 func (e saNotes) Unsaved(n int)                   { e.w.note("sa unsaved %d", n) }
+func (e saNotes) Promised(l []store.Record)       { e.w.note("sa promised %d", len(l)) }
 func (e saNotes) Reply(p *mad.Packet, _ mad.Time) { e.w.note("sa reply to LID %v", p.Addr.LID) }
 func (e saNotes) Report(*mad.Packet)              { e.w.note("sa report") }
 func (e saNotes) Tell(l []sa.Notice)              { e.w.tell("sa", len(l)) }

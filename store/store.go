@@ -218,7 +218,10 @@ func (s *State) sort() {
 		}
 		return cmp.Compare(a.Port, b.Port)
 	})
-	slices.SortFunc(s.Records, func(a, b Record) int {
-		return cmp.Or(cmp.Compare(a.Table, b.Table), bytes.Compare(a.Key, b.Key))
-	})
+	slices.SortFunc(s.Records, CompareRecords)
+}
+
+// CompareRecords is the order of State.Records: by table and key.
+func CompareRecords(a, b Record) int {
+	return cmp.Or(cmp.Compare(a.Table, b.Table), bytes.Compare(a.Key, b.Key))
 }

@@ -424,7 +424,7 @@ func (f smFlags) daemon(m *managed, core sm.Config, mandate *process.Mandate, sa
 	cfg := &daemon.Config{
 		Port: mandate.Port, PortName: m.name, Core: core, Store: mandate.Store, Revoked: mandate.Revoked, Log: m.log, Once: m.once,
 		Cores: addThreads(), ClaimWait: f.ClaimWait, Queue: f.Queue, QueuePerRequester: f.QueueEach, Registry: f.Registry, VM: f.VM, Meter: m.meter,
-		Progress: m.tty.progress(), Lead: mandate.Lead, Led: mandate.Led, Wall: mandate.Wall, Hints: mandate.Hints, History: m.history,
+		Progress: m.tty.progress(), Lead: mandate.Lead, Led: mandate.Led, Wall: mandate.Wall, Hints: mandate.Hints, Promises: mandate.Promises, History: m.history,
 	}
 	if mandate.Warm != nil {
 		cfg.Warm, cfg.Float = mandate.Warm()

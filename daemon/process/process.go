@@ -83,8 +83,9 @@ type Mandate struct {
 	// Wall is the time in which ends of leases are stored, in nanoseconds since 1970; nil: that of this
 	// machine.
 	Wall func() int64
-	// Hints is that of daemon.Config; may be nil.
-	Hints <-chan daemon.Hint
+	// Hints and Promises are those of daemon.Config; may be nil.
+	Hints    <-chan daemon.Hint
+	Promises daemon.Promises
 	// Watch runs beside the manager; turns is its ManagerTurns. It returns when ctx ends. May be nil.
 	Watch func(ctx context.Context, turns func(ctx context.Context) error)
 	// Up is called when the manager has brought the subnet up; may be nil.

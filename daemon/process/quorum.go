@@ -76,20 +76,21 @@ type Quorum struct {
 	// keep, for which lead waits. Their changes pass it. Taken before mu.
 	gate gate
 
-	mu      sync.Mutex
-	kept    *keptPort          // guarded by mu
-	port    mad.Transport      // of the mandate; guarded by mu
-	stale   bool               // the cores are to be started anew; guarded by mu
-	since   journal.Term       // the last one that was known when they led without a term; guarded by mu
-	granted bool               // they are, as master; guarded by mu
-	wall    func() int64       // of the cores; nil: this machine's. Guarded by mu
-	stop    context.CancelFunc // of keep; nil while the core is not master; guarded by mu
-	why     error              // why the term was not won, or is lost; guarded by mu
-	regain  bool               // it was won after it could not be, or was lost; guarded by mu
-	tally   tally              // guarded by mu
-	resting chan struct{}      // closed when keep, or the resignation after it, has ended; guarded by mu
-	warmth                     // guarded by mu
-	grasp                      // guarded by mu
+	mu       sync.Mutex
+	kept     *keptPort          // guarded by mu
+	port     mad.Transport      // of the mandate; guarded by mu
+	stale    bool               // the cores are to be started anew; guarded by mu
+	since    journal.Term       // the last one that was known when they led without a term; guarded by mu
+	granted  bool               // they are, as master; guarded by mu
+	wall     func() int64       // of the cores; nil: this machine's. Guarded by mu
+	stop     context.CancelFunc // of keep; nil while the core is not master; guarded by mu
+	why      error              // why the term was not won, or is lost; guarded by mu
+	regain   bool               // it was won after it could not be, or was lost; guarded by mu
+	tally    tally              // guarded by mu
+	resting  chan struct{}      // closed when keep, or the resignation after it, has ended; guarded by mu
+	warmth                      // guarded by mu
+	promises                    // guarded by mu
+	grasp                       // guarded by mu
 }
 
 // Defaults of a Quorum.
@@ -185,7 +186,7 @@ func (q *Quorum) Await(ctx context.Context) (*Mandate, error) {
 		watch = q.watch
 	}
 	return &Mandate{
-		Watch: watch,
+		Watch: watch, Promises: q,
 		Hints: q.newHints(), Warm: func() (*subnet.Snapshot, *sm.Float) { return q.warmIf(granted), nil }, Published: q.published,
 		Port: port, Store: &reader{q.Terms, q}, Inherited: true, Wall: q.begin(),
 		Configure: func(core *sm.Config, registry *sa.Config) {
@@ -271,6 +272,9 @@ func (q *Quorum) lead(ctx context.Context, guid ib.GUID, dropped bool) error {
 	limited, cancel := context.WithTimeout(ctx, min(q.wait(), quorumSoon))
 	had, err := q.Terms.Win(limited, guid, "master of the subnet by SMInfo")
 	cancel()
+	if err == nil {
+		q.redeem()
+	}
 	q.mu.Lock() // not before: who asks for the state does not wait
 	defer q.mu.Unlock()
 	switch {
@@ -279,6 +283,7 @@ func (q *Quorum) lead(ctx context.Context, guid ib.GUID, dropped bool) error {
 		return errStale
 	case err == nil:
 		q.won(had.Term.Next(guid))
+		q.promised = nil // the store has what the cores know
 		q.log().Info("this manager is master and has the term", "after", had.String())
 	default:
 		last, _ := q.Terms.Synced()
@@ -371,6 +376,7 @@ func (q *Quorum) keep(ctx context.Context, guid ib.GUID, won bool, ended chan<- 
 		if vacant {
 			q.gate.Lock()
 			if had, err := q.Terms.Win(limited, guid, "master of the subnet without a term"); err == nil {
+				q.redeem()
 				q.regained(had, won)
 				won = true
 			}
@@ -415,7 +421,7 @@ func (q *Quorum) regained(had journal.Mark, again bool) {
 	defer q.mu.Unlock()
 	if q.keeps(had, again) {
 		q.won(had.Term.Next(q.port.PortGUID()))
-		q.regain, q.why, q.unsure = true, nil, sm.SetUnsure{}
+		q.regain, q.why, q.unsure, q.promised = true, nil, sm.SetUnsure{}, nil
 		q.advised()
 		q.count(true)
 		q.log().Info("this manager has the term: changes are stored again")
@@ -434,6 +440,9 @@ func (q *Quorum) led() {
 		q.stop()
 		q.stop = nil
 		q.why, q.unsure = nil, sm.SetUnsure{}
+		if !q.stale || !q.granted {
+			q.promised = nil // another manager is master, and tells hosts what is
+		}
 		if q.kept != nil {
 			q.kept.look.disarm()
 		}

@@ -24,9 +24,11 @@ import (
 	"heddle/store/journal"
 )
 
-// terms is a shared store that keeps no state, only marks.
+// terms is a shared store that keeps marks and operations; its state does not change by these.
 type terms struct {
 	mu       sync.Mutex
+	state    store.State
+	applied  []store.Op
 	last     journal.Mark
 	holds    bool
 	away     bool
@@ -52,16 +54,18 @@ func (s *terms) Contents() (*store.State, journal.Mark, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.read = time.Now()
-	return &store.State{}, s.last, nil
+	st := s.state
+	return &st, s.last, nil
 }
 
-func (s *terms) Apply([]store.Op) error {
+func (s *terms) Apply(ops []store.Op) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.away || !s.holds {
 		return store.ErrUnavailable
 	}
 	s.last.Number++
+	s.applied = append(s.applied, ops...)
 	return nil
 }
 

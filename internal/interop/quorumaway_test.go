@@ -1,6 +1,7 @@
 package interop
 
 import (
+	"regexp"
 	"slices"
 	"strings"
 	"syscall"
@@ -11,8 +12,12 @@ import (
 	"heddle/internal/need"
 )
 
+// leads is what a master without the term says when its first sweep has ended.
+var leads = regexp.MustCompile("(?s)this manager is master without the term.*sweep ends: started")
+
 // TestQuorumMasterChangesAway: the master is killed while etcd has no majority. The next one answers soon,
-// and goes on when its first sweep has ended; it acknowledges no change. When etcd is back it has the term,
+// and goes on when its first sweep has ended; it acknowledges no change, but for a join that etcd took without
+// an answer to the master before. When etcd is back it has the term,
 // and nothing is lost that was acknowledged. It logs how long no query is answered.
 func TestQuorumMasterChangesAway(t *testing.T) {
 	need.Long(t)
@@ -24,14 +29,15 @@ func TestQuorumMasterChangesAway(t *testing.T) {
 		x.cluster.Kill(0)
 		x.cluster.Kill(2)
 		x.until(master, "away")
-		at := time.Now()
+		at, asked := time.Now(), x.j.asked()
 		for x.queries.answered(t); x.queries.longest() > 50*time.Millisecond; x.queries.answered(t) { // until a quiet moment
 		}
 		x.prog[master].stop(syscall.SIGKILL)
 		next := -1
 		await(t, "another manager is master without the term", func() bool {
 			for i := range 3 {
-				if h, ok := x.ha(i); i != master && ok && h.State == "refused" {
+				// On a busy machine one that was stopped gives way to the other.
+				if h, ok := x.ha(i); i != master && ok && h.State == "refused" && leads.MatchString(x.prog[i].Output()) {
 					next = i
 				}
 			}
@@ -39,7 +45,6 @@ func TestQuorumMasterChangesAway(t *testing.T) {
 		})
 		x.queries.answered(t)
 		silent = append(silent, x.queries.longest())
-		x.prog[next].await("(?s)this manager is master without the term.*sweep ends: started", 0, upTime)
 		if strings.Contains(x.prog[next].Output(), "lacks=true") {
 			lacks++ // etcd lost its majority before it told of the last join
 		}
@@ -51,8 +56,8 @@ func TestQuorumMasterChangesAway(t *testing.T) {
 		}
 		x.j.mu.Lock()
 		for _, a := range x.j.acked {
-			if a.at.After(at) {
-				t.Errorf("a join was acknowledged %v after etcd had lost its majority", a.at.Sub(at))
+			if a.at.After(at) && a.id > asked {
+				t.Errorf("a join was acknowledged %v after etcd had lost its majority\n%s", a.at.Sub(at), tail(x.prog[next].Output()))
 			}
 		}
 		x.j.mu.Unlock()

@@ -22,6 +22,14 @@ type joiner struct {
 	*registrar
 	every               time.Duration // the time between two joins, at least
 	left, lost, unknown int
+	asking              uint64 // the group that it joins; guarded by mu
+}
+
+// asked is the last group that it has asked for.
+func (j *joiner) asked() uint64 {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.asking
 }
 
 // joinedAtOnce is how many groups a joiner is in.
@@ -49,6 +57,9 @@ func (j *joiner) run() {
 	for id := uint64(1); !j.stop.Load(); id++ {
 		<-next.C
 		next.Reset(j.every)
+		j.mu.Lock()
+		j.asking = id
+		j.mu.Unlock()
 		if a := j.member(ib.MethodSet, id); a != nil && a.Status() == 0 {
 			j.mu.Lock()
 			j.acked = append(trimmed(j.acked), ackedService{id, time.Now()})
