@@ -43,13 +43,13 @@ type Events struct {
 	busy    bool    // the goroutine runs; guarded by mu
 	spare   bool    // the manager is standby; guarded by mu
 	idle    chan struct{}
-	flush   bool        // what is held is to be released; guarded by mu
-	wake    *time.Timer // when something is due; guarded by mu
-	holding bool        // something is due later; guarded by mu
-	kept    []api.Event // the newest that readers see, by number: elements do not change; guarded by mu
-	last    uint64      // number of the newest event; guarded by mu
-	count   uint64      // events since the start; guarded by mu
-	opened  openings    // guarded by mu
+	flush   bool              // what is held is to be released; guarded by mu
+	wake    *time.Timer       // when something is due; guarded by mu
+	holding bool              // something is due later; guarded by mu
+	kept    []api.Event       // the newest that readers see, by number: elements do not change; guarded by mu
+	last    uint64            // number of the newest event; guarded by mu
+	count   uint64            // events since the start; guarded by mu
+	opened  incident.Openings // guarded by mu
 	more    chan struct{}
 
 	// Owned by the goroutine that writes:
@@ -265,7 +265,7 @@ func (r *Events) show(list []api.Event, batch []entry) {
 	defer r.mu.Unlock()
 	for i := range batch {
 		if x := &batch[i]; x.e.Kind == kindOpened && x.fact.Subject != "" {
-			r.opened.note(x.fact.Subject, &list[i])
+			r.opened.Note(x.fact.Subject, incident.Opening{Event: list[i].Seq, Cause: list[i].Cause})
 		}
 	}
 	r.kept = append(r.kept, list...)

@@ -153,3 +153,13 @@ func (d *Daemon) findingValues() *findings.Report {
 	}
 	return none
 }
+
+// nameEvents says of findings with which event they opened, and which is its cause.
+func (d *Daemon) nameEvents(list []api.Finding) {
+	d.events.mu.Lock()
+	defer d.events.mu.Unlock()
+	for i := range list {
+		n := d.events.opened.Of(d.finder.subject(list[i].ID))
+		list[i].Event, list[i].Cause = n.Event, n.Cause
+	}
+}
