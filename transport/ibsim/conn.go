@@ -88,7 +88,8 @@ type Conn struct {
 	out    outgoing // guarded by sendMu
 
 	recvMu sync.Mutex
-	in     batch // guarded by recvMu
+	in     batch  // guarded by recvMu
+	wait   waiter // guarded by recvMu
 }
 
 var _ interface {
@@ -180,6 +181,7 @@ func dial(ctx context.Context, o Options) (_ *Conn, err error) {
 	if err := c.learnPort(ctx); err != nil {
 		return nil, err
 	}
+	c.wait.open(c.data, c.ended)
 	c.in.init()
 	c.quit = make(chan struct{})
 	c.watch.Go(c.watchServer)
@@ -508,8 +510,6 @@ func (c *Conn) Recv(p *mad.Packet) error {
 func (c *Conn) TryRecv(p *mad.Packet) (bool, error) { return c.recv(p, false) }
 
 // recv returns the next packet, or false if there is none and wait is not set.
-// It blocks in the receiving call itself: one call per packet, instead of three
-// with the runtime's poller.
 func (c *Conn) recv(p *mad.Packet, wait bool) (bool, error) {
 	c.recvMu.Lock()
 	defer c.recvMu.Unlock()
@@ -527,7 +527,7 @@ func (c *Conn) recv(p *mad.Packet, wait bool) (bool, error) {
 			c.in.dry = false
 			return false, nil
 		}
-		switch err := c.in.fill(c.data, wait); {
+		switch err := c.fill(wait); {
 		case err == nil:
 			c.heard.Add(1)
 		case err == unix.EINTR:
@@ -606,6 +606,7 @@ func (c *Conn) Close() error {
 }
 
 func (c *Conn) closeFDs() {
+	c.wait.close()
 	for _, fd := range []*int{&c.control, &c.data} {
 		if *fd >= 0 {
 			unix.Close(*fd)

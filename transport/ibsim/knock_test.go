@@ -26,6 +26,7 @@ func TestKilledManagersAreFreed(t *testing.T) {
 		}
 		unix.Close(c.data)
 		c.data = -1
+		c.wait.close()
 		unix.Close(c.control)
 		c.control = -1
 	}
