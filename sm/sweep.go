@@ -68,6 +68,7 @@ func (c *Core) endSweep() {
 		counts := c.Snapshot.Counts
 		c.sweep.upCounts = counts
 		c.Notify(notice.Notice{Kind: notice.KindSubnetUp, Level: notice.Info, Dur: r.Took, Up: &counts, Report: r, Text: countsText(counts)})
+		c.traps.BroughtUp()
 	}
 	c.keepSmall(finished)
 	c.planNext(r.Again)

@@ -35,6 +35,23 @@ func (r *Receiver) readingOf(at subnet.Ref) reading {
 	return reading{node: r.Fabric.Nodes[at.Node].Info.NodeGUID, at: at}
 }
 
+// onlyMask reports whether a trap is about CapabilityMask alone.
+func onlyMask(n *smp.Notice) bool {
+	if Kind(n) != smp.TrapLocalChange {
+		return false
+	}
+	var d smp.DetailChange
+	d.Get(&n.DataDetails)
+	return !d.OtherLocalChanges
+}
+
+// capabilitiesOf has the port with a LID read, or leaves that to a sweep.
+func (r *Receiver) capabilitiesOf(lid ib.LID) {
+	if !r.readCapabilities(lid) {
+		r.sweepChanged(lid)
+	}
+}
+
 // readCapabilities has a port read. It reports false if that is left to a sweep.
 func (r *Receiver) readCapabilities(lid ib.LID) bool {
 	n, num, ok := r.portByLID(lid)

@@ -18,10 +18,8 @@ func (r *Receiver) localChange(n *smp.Notice, issuer ib.LID) {
 	var d smp.DetailChange
 	d.Get(&n.DataDetails)
 	switch {
-	case !d.OtherLocalChanges:
-		if !r.readCapabilities(issuer) {
-			r.sweepChanged(issuer)
-		}
+	case onlyMask(n):
+		r.capabilitiesOf(issuer)
 	case d.ChangeFlags != smp.ChangeNodeDescription:
 		r.sweepChanged(issuer)
 	default:

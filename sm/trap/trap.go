@@ -14,6 +14,7 @@
 package trap
 
 import (
+	"slices"
 	"strconv"
 	"time"
 
@@ -111,6 +112,7 @@ type Receiver struct {
 	lookAt  mad.Time // when they are peeked at next; mad.Never
 
 	reading []reading // ports whose capabilities, or managers, are being read
+	later   []ib.LID  // ports whose capabilities are read when the subnet is up
 }
 
 // New returns a Receiver that has no trap.
@@ -134,7 +136,19 @@ func (r *Receiver) Due() {
 }
 
 // SweepBegins is called when a sweep begins, which is the one that traps ask for.
-func (r *Receiver) SweepBegins() { r.sweepAt = mad.Never }
+// It reads what traps before the subnet was up were about.
+func (r *Receiver) SweepBegins() {
+	r.sweepAt = mad.Never
+	r.later = r.later[:0]
+}
+
+// BroughtUp is called when the subnet is up. Ports whose traps came before that are read.
+func (r *Receiver) BroughtUp() {
+	for _, lid := range r.later {
+		r.capabilitiesOf(lid)
+	}
+	r.later = r.later[:0]
+}
 
 // SweepAt sets the time of the next sweep.
 func (r *Receiver) SweepAt(at mad.Time) { r.sweepAt = at }
@@ -195,11 +209,18 @@ func (r *Receiver) Receive(p *mad.Packet, m *ib.MAD) {
 }
 
 // early takes a trap before the subnet is up, when there is no snapshot to check it against. The
-// sweep under way may already have read what has changed.
+// sweep under way may already have read what has changed. Capabilities have time until its end: our
+// own port sends that trap when we start.
 func (r *Receiver) early(p *mad.Packet, n *smp.Notice) {
 	issuer := p.Addr.LID
 	if issuer == 0 {
 		issuer = r.OwnLID()
+	}
+	if issuer.IsUnicast() && onlyMask(n) && (slices.Contains(r.later, issuer) || len(r.later) < maxReading) {
+		if !slices.Contains(r.later, issuer) {
+			r.later = append(r.later, issuer)
+		}
+		return
 	}
 	if kind := Kind(n); kind == smp.TrapPortStateChange || kind == smp.TrapLocalChange {
 		node := r.needs.Sweeps.SuspectLID(issuer, kind == smp.TrapPortStateChange)

@@ -193,6 +193,10 @@ func (x *fixture) do(t *testing.T, d *datadriven.TestData) {
 		x.State = map[string]subnet.SMState{"master": subnet.Master, "standby": subnet.Standby}[arg(0)]
 	case "down":
 		x.Up = false
+	case "up":
+		x.Up = true
+		x.r.BroughtUp()
+		x.requests()
 	case "join":
 		x.join = true
 	case "answer":
