@@ -30,13 +30,16 @@ type scene struct {
 	hosts []*sceneHost
 	r     *rand.Rand
 
-	want       ib.LID   // of the manager that is to take over
-	begun      mad.Time // when the other one failed
-	first      mad.Time // the first answer of the SA of want; 0: none yet
-	last       mad.Time // the last answer of the other one before that; 0: none since begun
-	toldAt     mad.Time // when the last host was told
-	answeredAt mad.Time // when the last join of those that were told was answered
-	changedAt  mad.Time // when the first change was acknowledged by want
+	want       ib.LID              // of the manager that is to take over
+	begun      mad.Time            // when the other one failed
+	first      mad.Time            // the first answer of the SA of want; 0: none yet
+	last       mad.Time            // the last answer to a path query of whichever, or begun
+	silent     time.Duration       // the longest time without one since begun, while somebody asks
+	passedOn   int                 // answers since begun with the address of the other one
+	open       map[uint64]mad.Time // path queries without an answer since begun: when they were asked
+	toldAt     mad.Time            // when the last host was told
+	answeredAt mad.Time            // when the last join of those that were told was answered
+	changedAt  mad.Time            // when the first change was acknowledged by want
 	told       int
 	answered   int // joins
 	acked      int // changes that want acknowledged
@@ -106,7 +109,7 @@ func newScene(hosts int, name string) (*scene, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &scene{r: rand.New(rand.NewPCG(1, 2)), mlids: map[ib.GID]ib.LID{}, moved: map[ib.GID]bool{}}
+	s := &scene{r: rand.New(rand.NewPCG(1, 2)), mlids: map[ib.GID]ib.LID{}, moved: map[ib.GID]bool{}, open: map[uint64]mad.Time{}}
 	if s.fab, err = fabric.Generate(t, o); err != nil {
 		return nil, err
 	}
@@ -245,12 +248,16 @@ func (h *sceneHost) receive(net *sim.Subnet, p *mad.Packet) {
 			s.mlids[j.mgid] = r.MLID
 		}
 	case askedPath:
+		if _, asked := s.open[tid]; !ok || !asked {
+			return
+		}
+		delete(s.open, tid)
+		s.silent, s.last = max(s.silent, net.Now().Sub(s.last)), net.Now()
 		switch {
-		case !ok || s.begun == 0 || s.first > 0:
-		case p.Addr.LID == s.want:
+		case p.Addr.LID != s.want:
+			s.passedOn++
+		case s.first == 0:
 			s.first = net.Now()
-		default:
-			s.last = net.Now()
 		}
 	case askedChange:
 		if !ok {
@@ -282,7 +289,9 @@ func (s *scene) tick(net *sim.Subnet) {
 	to := s.hosts[s.r.IntN(len(s.hosts))]
 	r := sa.PathRecord{SGID: h.gid, DGID: to.gid, NumbPath: 1}
 	r.Put(sa.Data(&m))
-	h.send(askedPath, &m)
+	if tid := h.send(askedPath, &m); s.begun > 0 && tid != 0 {
+		s.open[tid] = net.Now()
+	}
 	if s.changeDue <= net.Now() {
 		s.changeDue = net.Now().Add(changeAgain)
 		s.version++ // or it is no change, and answered without the store
@@ -321,7 +330,9 @@ func (h *sceneHost) serve(r *sa.ServiceRecord, what uint64) {
 func (s *scene) begin(want ib.LID) {
 	s.d.Do(func(net *sim.Subnet) {
 		s.want, s.begun = want, net.Now()
-		s.first, s.last, s.toldAt, s.answeredAt, s.changedAt = 0, 0, 0, 0, 0
+		s.first, s.last, s.toldAt, s.answeredAt, s.changedAt = 0, net.Now(), 0, 0, 0
+		s.silent, s.passedOn = 0, 0
+		clear(s.open)
 		s.told, s.answered, s.acked, s.probes, s.lost = 0, 0, 0, 0, 0
 		clear(s.moved)
 	})

@@ -52,7 +52,8 @@ const (
 // A taken is one takeover.
 type taken struct {
 	first, told, answered, changed time.Duration
-	gap                            time.Duration // from the last answer of the one to the first of the other
+	gap                            time.Duration // the longest one without an answer to a path query
+	passedOn, unanswered           int           // queries: answered with the address of the manager that failed; never
 	probes, lost                   int
 	lft, mft                       uint64
 	lids, mlids, pkeys, again      int
@@ -90,7 +91,7 @@ type takeResults struct {
 }
 
 func (b *bench) printTakeovers(x *takeResults) error {
-	t := b.table("Takeovers", "hosts", "managers", "event", "times", "first answer, p50", "p99", "most", "SA silent, p50", "most", "all hosts told, p50", "p99",
+	t := b.table("Takeovers", "hosts", "managers", "event", "times", "first answer, p50", "p99", "most", "no answer, p50", "most", "queries lost, p50", "most", "all hosts told, p50", "p99",
 		"all joins answered, p50", "p99", "changes wait, p50", "p99")
 	for i := range x.rows {
 		x.rows[i].print(t)
@@ -132,10 +133,15 @@ func (r *takeRow) times(of func(*taken) time.Duration) (p50, p99, most string) {
 func (r *takeRow) print(t table) {
 	first, late, most := r.times(func(x *taken) time.Duration { return x.first })
 	gap, _, gapMost := r.times(func(x *taken) time.Duration { return x.gap })
+	var lost []int
+	for i := range r.list {
+		lost = append(lost, r.list[i].unanswered)
+	}
+	slices.Sort(lost)
 	told, told99, _ := r.times(func(x *taken) time.Duration { return x.told })
 	answered, answered99, _ := r.times(func(x *taken) time.Duration { return x.answered })
 	changed, changed99, _ := r.times(func(x *taken) time.Duration { return x.changed })
-	t.row("%d|%s|%s|%d|%s|%s|%s|%s|%s|%s|%s|%s|%s|%s|%s", r.hosts, r.who, r.how, len(r.list), first, late, most, gap, gapMost, told, told99, answered, answered99, changed, changed99)
+	t.row("%d|%s|%s|%d|%s|%s|%s|%s|%s|%d|%d|%s|%s|%s|%s|%s|%s", r.hosts, r.who, r.how, len(r.list), first, late, most, gap, gapMost, lost[len(lost)/2], lost[len(lost)-1], told, told99, answered, answered99, changed, changed99)
 }
 
 func (r *takeRow) printChanges(t table) {
@@ -199,7 +205,8 @@ func (s *scene) tryRound(two duo, how string) (x taken, err error) {
 	s.d.Do(func(*sim.Subnet) {
 		x.first, x.told = s.first.Sub(s.begun), s.toldAt.Sub(s.begun)
 		x.answered, x.changed = s.answeredAt.Sub(s.begun), s.changedAt.Sub(s.begun)
-		x.gap = s.first.Sub(max(s.last, s.begun))
+		x.gap = s.silent
+		x.passedOn = s.passedOn
 	})
 	s.ask(false)
 	if how != handover {
@@ -216,7 +223,7 @@ func (s *scene) tryRound(two duo, how string) (x taken, err error) {
 		return x, err
 	}
 	s.d.Do(func(*sim.Subnet) {
-		x.probes, x.lost, x.mlids = s.probes, s.lost, len(s.moved)
+		x.probes, x.lost, x.mlids, x.unanswered = s.probes, s.lost, len(s.moved), len(s.open)
 		x.again = max(0, wrotten-wrote-s.acked)
 	})
 	x.lft, x.mft = after.lft-before.lft, after.mft-before.mft
@@ -283,6 +290,7 @@ func (b *bench) takePair(all *takeResults, hosts, kills int) error {
 			}
 			x.cold = p.cold
 			r.list = append(r.list, x)
+			fmt.Fprintf(os.Stderr, "bench: %d hosts, %s: no answer for %v, %d queries lost, %d answered at the old address; told after %v, changes after %v\n", hosts, e.how, x.gap, x.unanswered, x.passedOn, x.told, x.changed)
 			if x.mft > 0 || x.lft > 0 && e.how != dead {
 				fmt.Fprintf(os.Stderr, "bench: %s: %d Sets of LFTs and %d of MFTs without a change of the subnet\n%s\n", e.how, x.lft, x.mft, p.tail())
 			}
