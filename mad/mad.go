@@ -46,7 +46,10 @@ type Addr struct {
 	SL        ib.SL
 	PathBits  uint8
 	HasGRH    bool
-	GRH       GRH // meaningful only with HasGRH
+	// Relayed: the packet came to the port of another manager, which passed it on. An answer with this
+	// address goes back there. Only the ports of package replica/live know it.
+	Relayed bool
+	GRH     GRH // meaningful only with HasGRH
 }
 
 // SendStatus says what a packet from a transport is.

@@ -3,7 +3,8 @@
 //
 // A Pair owns the port. Other packages use the port only through Pair.ManagerPort, for as long as
 // the pair's manager is active: when that ends, the port that they have is cut, and no packet
-// leaves through it any more. They write the state only through Pair.Store.
+// leaves through it any more. After a handover queries that come to the port are passed on to the peer, and
+// its answers to the hosts (package replica/relay). They write the state only through Pair.Store.
 //
 //	p, err := live.New(live.Config{…, OnActive: start, OnStandby: halt})
 //	go p.Run(ctx)

@@ -42,7 +42,8 @@ type Pair struct {
 	mu sync.Mutex
 	st Status // guarded by mu
 
-	warm warm
+	warm     warm
+	relaying relaying
 
 	// Everything below belongs to the pair's goroutine.
 	core    *replica.Core
@@ -132,6 +133,7 @@ func New(cfg Config) (*Pair, error) {
 	p.band.init(p)
 	p.streams.init(p)
 	p.disk = newDisk(p)
+	p.relaying.answers = make(chan mad.Packet, relayAnswers)
 	p.st = Status{Me: cfg.Rules.Me, Peer: cfg.Rules.Peer, Address: cfg.Peer, PeerPriority: -1, Signs: [2]time.Duration{-1, -1}, Since: time.Now()}
 	return p, nil
 }
@@ -175,6 +177,7 @@ func (p *Pair) Run(ctx context.Context) error {
 	diskDone := make(chan struct{})
 	go func() { defer close(diskDone); p.disk.run() }()
 	p.ends = append(p.ends, func() { p.disk.stop(); <-diskDone })
+	go p.relaySend()
 	go p.receive() // ends when the port is closed, which the caller does after Run
 
 	timer := time.NewTimer(0)
@@ -274,7 +277,7 @@ func (p *Pair) tick() mad.Time {
 	if p.wake <= now {
 		p.step(replica.Timer{})
 	}
-	next := min(p.band.tick(now), p.streams.tick(now))
+	next := min(p.band.tick(now), p.streams.tick(now), p.relayTick(now))
 	p.wait(&p.handing, ErrNoSpare)
 	p.wait(&p.taking, context.DeadlineExceeded)
 	p.publish(now)
@@ -341,6 +344,13 @@ func (p *Pair) do(out *replica.Output) {
 
 // yield halts the managers.
 func (p *Pair) yield(out *replica.Output) {
+	var why replica.Why
+	for _, n := range out.Notices {
+		if n.Kind == replica.NoticeStandby {
+			why = n.Why
+		}
+	}
+	p.relayOpen(why) // before the managers get nothing more
 	select {
 	case <-p.gate.shut():
 	case <-time.After(p.cfg.Rules.Every / shutEvery):
@@ -353,12 +363,6 @@ func (p *Pair) yield(out *replica.Output) {
 		return
 	}
 	p.granted = false
-	var why replica.Why
-	for _, n := range out.Notices {
-		if n.Kind == replica.NoticeStandby {
-			why = n.Why
-		}
-	}
 	p.set(func(st *Status) { st.Why = why })
 	if p.cfg.OnStandby != nil {
 		p.cfg.OnStandby(why)
@@ -369,6 +373,7 @@ func (p *Pair) yield(out *replica.Output) {
 // grant starts the managers.
 func (p *Pair) grant(g replica.Grant) {
 	p.granted = true
+	p.relayClose()
 	p.reign.Add(1)
 	p.since()
 	// The peer connects from now on.

@@ -2,6 +2,7 @@ package live
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -54,6 +55,7 @@ func (p *Pair) sort(k *mad.Packet) *mad.Packet {
 	if next, ok := p.gate.deliver(k); ok {
 		return next
 	}
+	p.relayQuery(k)
 	if k.Status == mad.Received && m.Class().IsSMP() && m.AttrID() == smp.AttrSMInfo && !m.Method().IsResponse() {
 		p.smInfo(k)
 	}
@@ -292,6 +294,9 @@ func (m *managerPort) cutLocked() {
 	m.cut.Store(true)
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	for _, k := range m.ring {
+		m.p.relayQuery(k)
+	}
 	m.ring, m.free = nil, nil
 	m.ready.Broadcast()
 }
@@ -402,6 +407,9 @@ func (m *managerPort) enter(n condition) error {
 
 // Send implements mad.Transport.
 func (m *managerPort) Send(k *mad.Packet) error {
+	if k.Addr.Relayed {
+		return m.relay(k)
+	}
 	if err := m.enter(m.need(k)); err != nil {
 		return err
 	}
@@ -425,6 +433,14 @@ func (m *managerPort) SendAll(ps []mad.Packet) (n int, err error) {
 
 // sendSome hands packets to the port as one.
 func (m *managerPort) sendSome(ps []mad.Packet, send func([]mad.Packet) (int, error)) (int, error) {
+	if i := slices.IndexFunc(ps, func(k mad.Packet) bool { return k.Addr.Relayed }); i == 0 {
+		if err := m.relay(&ps[0]); err != nil {
+			return 0, err
+		}
+		return 1, nil
+	} else if i > 0 {
+		ps = ps[:i]
+	}
 	var all condition
 	for i := range ps {
 		n := m.need(&ps[i])
@@ -449,7 +465,7 @@ func (m *managerPort) TrySend(ps []mad.Packet) (n int, err error) {
 		part := ps[n:min(n+sendSlice, len(ps))]
 		var k int
 		k, err = m.sendSome(part, m.burst.TrySend)
-		if n += k; k < len(part) {
+		if n += k; k == 0 {
 			break // there is no room for more
 		}
 	}

@@ -74,12 +74,15 @@ type stream struct {
 	as   wire.Agreed
 
 	mu     sync.Mutex
-	queue  []any         // guarded by mu
-	bytes  int           // of queue, about; guarded by mu
-	sign   *wire.Sign    // the latest that was not sent; guarded by mu
-	closed bool          // guarded by mu
-	show   showing       // what the managers publish, for the peer; guarded by mu
-	wake   chan struct{} // something to write
+	queue  []any      // guarded by mu
+	bytes  int        // of queue, about; guarded by mu
+	sign   *wire.Sign // the latest that was not sent; guarded by mu
+	closed bool       // guarded by mu
+	show   showing    // what the managers publish, for the peer; guarded by mu
+	// relayed are queries, or answers to such, that are passed on; guarded by mu.
+	relayed      []*wire.Relayed
+	relayedBytes int           // of relayed, about; guarded by mu
+	wake         chan struct{} // something to write
 }
 
 // silence is how long a stream may be silent.
@@ -258,7 +261,11 @@ func (s *streams) dial() {
 		s.dialing = false
 		// Not all at the same moment, and not too often.
 		every := s.p.cfg.Rules.Every
-		s.dialAt = s.p.now().Add(every/2 + rand.N(every))
+		if now := s.p.now(); s.p.hurries(now) {
+			s.dialAt = now.Add(every / 10)
+		} else {
+			s.dialAt = now.Add(every/2 + rand.N(every))
+		}
 		s.p.set(func(st *Status) {
 			if st.StreamError = ""; err != nil {
 				st.StreamError = err.Error()
@@ -417,7 +424,7 @@ func (st *stream) close() {
 	st.mu.Lock()
 	was := st.closed
 	st.closed, st.queue, st.sign = true, nil, nil
-	st.show = showing{}
+	st.show, st.relayed = showing{}, nil
 	st.mu.Unlock()
 	if was {
 		return
@@ -463,6 +470,8 @@ func (st *stream) take() (m any, size int, closed bool) {
 		st.queue[0] = nil
 		st.queue = st.queue[1:]
 		size = sizeOf(m)
+	} else if m = st.relayedNext(); m != nil {
+		return m, 0, st.closed
 	} else if piece := st.show.piece(st); piece != nil {
 		m = piece
 	}
@@ -510,6 +519,10 @@ func (st *stream) read() {
 			seen.take(piece)
 			continue
 		}
+		if q, is := m.(*wire.Relayed); is {
+			p.relayed(st, q)
+			continue
+		}
 		ok := p.post(func() {
 			if *p.streams.of(st.mine) != st {
 				return // the stream was closed before this arrived
@@ -529,11 +542,13 @@ func (st *stream) read() {
 
 // may reports whether the peer may send a message on this stream.
 func (st *stream) may(m any) bool {
-	switch m.(type) {
+	switch m := m.(type) {
 	case replica.Hello, replica.Ack:
 		return !st.mine
 	case replica.Entries, replica.Snapshot, replica.Pair, replica.Over, *wire.Shown:
 		return st.mine
+	case *wire.Relayed:
+		return st.as.Relays() && m.Answer == st.mine
 	}
 	return true
 }

@@ -38,6 +38,7 @@ import (
 const (
 	lidSwitch = ib.LID(1)
 	lidHost   = ib.LID(2) // of the first manager; the second one has the next
+	lidOther  = ib.LID(4) // of a host without a manager
 )
 
 // testbed is a switch with the hosts of two managers, in real time.
@@ -57,6 +58,8 @@ type testbed struct {
 	notice   [2]func(replica.Notice)
 	// masters: active managers answer SMInfo.
 	masters bool
+	// serve answers a request to the SA as the manager of a site; nil: none does. Set before the start.
+	serve func(x *site, port mad.Transport, k *mad.Packet)
 }
 
 // site is the host of a manager, with its disk.
@@ -90,6 +93,7 @@ func newTestbed(t testing.TB, scale int) *testbed {
 	for i := range 2 {
 		fb.Connect(sw, i+1, fb.AddCA(fmt.Sprintf("M%d", i), 1), 1)
 	}
+	fb.Connect(sw, 3, fb.AddCA("H", 1), 1)
 	f, err := fb.Build()
 	if err != nil {
 		t.Fatal(err)
@@ -160,21 +164,22 @@ func (b *testbed) bringUp() {
 	lid := func(l ib.LID) func(*smp.PortInfo) {
 		return func(pi *smp.PortInfo) { pi.LID, pi.MasterSMLID, pi.NeighborMTU = l, lidHost, 4 }
 	}
-	paths := [][]byte{{}, {1}, {1, 2}} // M0, the switch, M1
+	paths := [][]byte{{}, {1}, {1, 2}, {1, 3}} // M0, the switch, M1, H
 	change(paths[1], 0, lid(lidSwitch))
 	change(paths[0], 1, lid(lidHost))
 	change(paths[2], 1, lid(lidHost+1))
+	change(paths[3], 1, lid(lidOther))
 	var table smp.LFT
 	for i := range table {
 		table[i] = smp.PortDrop
 	}
-	table[lidSwitch], table[lidHost], table[lidHost+1] = 0, 1, 2
+	table[lidSwitch], table[lidHost], table[lidHost+1], table[lidOther] = 0, 1, 2, 3
 	do(ib.MethodSet, smp.AttrLFT, 0, paths[1], &table)
 	var si smp.SwitchInfo
 	if err := si.Decode(smp.Data(do(ib.MethodGet, smp.AttrSwitchInfo, 0, paths[1], nil))); err != nil {
 		b.Fatal(err)
 	}
-	si.PortStateChange, si.LinearFDBTop = false, lidHost+1
+	si.PortStateChange, si.LinearFDBTop = false, lidOther
 	do(ib.MethodSet, smp.AttrSwitchInfo, 0, paths[1], &si)
 	for _, st := range []ib.PortState{ib.StateArmed, ib.StateActive} {
 		to := func(pi *smp.PortInfo) { pi.PortState = st }
@@ -182,6 +187,8 @@ func (b *testbed) bringUp() {
 		change(paths[1], 1, to)
 		change(paths[1], 2, to)
 		change(paths[2], 1, to)
+		change(paths[1], 3, to)
+		change(paths[3], 1, to)
 	}
 	for _, x := range b.site {
 		b.d.Do(func(s *sim.Subnet) {
@@ -236,6 +243,10 @@ func (x *site) config() Config {
 
 // master answers SMInfo as a manager that is master.
 func (x *site) master(port mad.Transport, k *mad.Packet) {
+	if x.b.serve != nil && k.Status == mad.Received && ib.Class(k.Data[1]) == ib.ClassSA {
+		x.b.serve(x, port, k)
+		return
+	}
 	if !x.b.masters || k.Status != mad.Received || len(k.Data) < ib.MADLen {
 		return
 	}

@@ -29,12 +29,16 @@ const (
 	kindOver
 	kindSign
 	kindShown
+	kindQuery
+	kindAnswer
 )
 
 // Sizes in bytes.
 const (
 	// MaxMessage is the largest message: a state of some twenty times the largest subnet.
 	MaxMessage = 1 << 30
+	// MaxRelayed is the longest query or answer that is relayed.
+	MaxRelayed = 1 << 20
 	// pieceSize is the size of a piece of a state, unless one record is larger.
 	pieceSize = 1 << 20
 )
@@ -52,8 +56,8 @@ type Shown struct {
 	Piece []byte
 }
 
-// Append appends the encoding of m, which is one of the messages of package replica, a *Sign or a *Shown,
-// in the versions that both managers have. It fails if m has what the journal of that version cannot
+// Append appends the encoding of m, which is one of the messages of package replica, a *Sign, a *Shown or
+// a *Relayed, in the versions that both managers have. It fails if m has what the journal of that version cannot
 // have, or is larger than MaxMessage.
 func Append(b []byte, m any, as Agreed) ([]byte, error) {
 	be := binary.BigEndian
@@ -94,6 +98,10 @@ func Append(b []byte, m any, as Agreed) ([]byte, error) {
 			last = 1
 		}
 		b = append(append(b, byte(kindShown), last), m.Piece...)
+	case *Relayed:
+		if b, err = m.put(b, as.Stream); err != nil {
+			return nil, err
+		}
 	default:
 		return nil, fmt.Errorf("wire: %T is no message", m)
 	}
@@ -124,7 +132,7 @@ func appendState(b []byte, at journal.Mark, s *store.State, version uint8) ([]by
 // opSize is at least what an operation takes in an entry.
 func opSize(o *store.Op) int { return 32 + len(o.Record.Key) + len(o.Record.Value) }
 
-// Decode reads a message: one of package replica, a *Sign or a *Shown. It shares b's bytes.
+// Decode reads a message: one of package replica, a *Sign, a *Shown or a *Relayed. It shares b's bytes.
 func Decode(b []byte) (any, error) {
 	if len(b) == 0 {
 		return nil, ErrShort
@@ -145,6 +153,9 @@ func Decode(b []byte) (any, error) {
 			return nil, errors.New("wire: a piece of what is shown has unknown flags")
 		}
 		return &Shown{Last: d.B[0] == 1, Piece: d.B[1:]}, nil
+	}
+	if k == kindQuery || k == kindAnswer {
+		return decodeRelayed(k, d.B)
 	}
 	term := d.Term()
 	var m any

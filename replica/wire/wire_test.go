@@ -11,6 +11,8 @@ import (
 	"testing/iotest"
 
 	"heddle/ib"
+	"heddle/ib/sa"
+	"heddle/mad"
 	"heddle/replica"
 	"heddle/store"
 	"heddle/store/journal"
@@ -23,7 +25,7 @@ var (
 		Boot: 1, Seq: 2, EchoBoot: 3, Echo: 4, Term: term, Last: mark, Active: true, Was: true, Yield: true,
 		Pair: 5, Left: 6, Wall: 1_700_000_000_123_456_789, Rank: 16,
 	}
-	agreed = Agreed{1, 1}
+	agreed = Agreed{relayVersion, 1}
 )
 
 func state(size int) *store.State {
@@ -54,7 +56,47 @@ func messages() []any {
 		replica.Ack{Term: term, Number: 900},
 		replica.Pair{Term: term, ID: 4, Mark: 900},
 		replica.Over{Term: term, ID: 4},
+		&Relayed{From: mad.Addr{LID: 5, PKeyIndex: 6, QP: 7, QKey: 8, SL: 9, PathBits: 10}, SingleMAD: true, Data: query},
+		&Relayed{Answer: true, From: mad.Addr{LID: 5, QP: 1, HasGRH: true, GRH: mad.GRH{
+			GID: ib.GID{1, 15: 2}, GIDIndex: 3, HopLimit: 4, TrafficClass: 5, FlowLabel: 6,
+		}}, Data: query},
 		&Sign{sign},
+	}
+}
+
+// query is as short as any.
+var query = append([]byte{1, byte(ib.ClassSA), sa.ClassVersion, byte(ib.MethodGet)}, make([]byte, sa.HeaderLen-4)...)
+
+// TestRelayed: managers of before are sent no queries, and what is none is neither sent nor taken.
+func TestRelayed(t *testing.T) {
+	if old := (Agreed{relayVersion - 1, 1}); old.Relays() || !agreed.Relays() {
+		t.Error("whether the other manager takes queries is not known")
+	} else if _, err := Append(nil, &Relayed{Data: query}, old); err == nil {
+		t.Error("it is sent to a manager that does not know it")
+	}
+	smp := bytes.Clone(query)
+	smp[1] = byte(ib.ClassSubnLID)
+	for what, data := range map[string][]byte{
+		"nothing": nil, "a part": query[:sa.HeaderLen-1], "an SMP": smp, "too much": append(bytes.Clone(query), make([]byte, MaxRelayed)...),
+	} {
+		if _, err := Append(nil, &Relayed{Data: data}, agreed); err == nil {
+			t.Errorf("%s is sent", what)
+		}
+		good, err := Append(nil, &Relayed{Data: query}, agreed)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if m, err := Decode(append(good[:len(good)-len(query)], data...)); err == nil {
+			t.Errorf("%s is taken: %+v", what, m)
+		}
+	}
+	good, err := Append(nil, &Relayed{Data: query}, agreed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	good[1] = 4
+	if m, err := Decode(good); err == nil {
+		t.Errorf("unknown flags are taken: %+v", m)
 	}
 }
 
