@@ -2,7 +2,6 @@ package live
 
 import (
 	"fmt"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -433,7 +432,7 @@ func (m *managerPort) SendAll(ps []mad.Packet) (n int, err error) {
 
 // sendSome hands packets to the port as one.
 func (m *managerPort) sendSome(ps []mad.Packet, send func([]mad.Packet) (int, error)) (int, error) {
-	if i := slices.IndexFunc(ps, func(k mad.Packet) bool { return k.Addr.Relayed }); i == 0 {
+	if i := firstRelayed(ps); i == 0 {
 		if err := m.relay(&ps[0]); err != nil {
 			return 0, err
 		}

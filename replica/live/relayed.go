@@ -16,6 +16,7 @@ type relaying struct {
 	mu      sync.Mutex
 	relay   relay.Relay // guarded by mu
 	answers chan mad.Packet
+	bytes   atomic.Int64 // of answers
 	// back is the stream on which the peer passed a query on last: the way of the answers.
 	back atomic.Pointer[stream]
 }
@@ -23,7 +24,7 @@ type relaying struct {
 const (
 	// relayAnswers is how many answers wait for the port. A port that takes long holds up nothing else.
 	relayAnswers = 256
-	// relayBytes is how many bytes of queries or of answers wait for a stream.
+	// relayBytes is how many bytes of queries or of answers wait for a stream, and of answers for the port.
 	relayBytes = 4 << 20
 	// relayHaste is for how long after a handover a stream that ended is made anew without much of a
 	// pause: the new manager ends it when its term begins, and hosts wait.
@@ -108,12 +109,18 @@ func (p *Pair) relayed(st *stream, m *wire.Relayed) {
 	p.relaying.mu.Lock()
 	k, ok := p.relaying.relay.Answer(p.now(), m.From, m.Data)
 	p.relaying.mu.Unlock()
-	if ok {
+	if !ok {
+		return
+	}
+	n := int64(len(k.Data))
+	if p.relaying.bytes.Add(n) <= relayBytes {
 		select {
 		case p.relaying.answers <- k:
+			return
 		default:
 		}
 	}
+	p.relaying.bytes.Add(-n)
 }
 
 // relaySend hands answers to the port until the pair ends.
@@ -122,10 +129,22 @@ func (p *Pair) relaySend() {
 		select {
 		case k := <-p.relaying.answers:
 			_ = p.cfg.Port.Send(&k) // what is lost the host asks for again
+			p.relaying.bytes.Add(-int64(len(k.Data)))
 		case <-p.done:
 			return
 		}
 	}
+}
+
+// firstRelayed is the index of the first packet that is an answer to a query that the peer passed on, -1 if
+// there is none.
+func firstRelayed(ps []mad.Packet) int {
+	for i := range ps { // packets are large: no copies
+		if ps[i].Addr.Relayed {
+			return i
+		}
+	}
+	return -1
 }
 
 // relay sends an answer to a query that the peer passed on.

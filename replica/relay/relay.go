@@ -11,7 +11,9 @@
 package relay
 
 import (
+	"cmp"
 	"encoding/binary"
+	"slices"
 	"time"
 
 	"heddle/ib"
@@ -41,6 +43,7 @@ type Relay struct {
 	wait  map[key]*query
 	each  map[ib.LID]int // of wait
 	fresh []key          // not passed on yet
+	taken uint64         // queries since Open
 	next  mad.Time       // when one of wait is to be passed on again; 0: none
 	count Counts
 }
@@ -58,6 +61,7 @@ type key struct {
 }
 
 type query struct {
+	n     uint64 // of the queries since Open
 	p     mad.Packet
 	came  mad.Time
 	due   mad.Time
@@ -119,7 +123,8 @@ func (r *Relay) Take(now mad.Time, p *mad.Packet) bool {
 		r.count.Refused++
 		return false
 	}
-	q := &query{p: *p, came: now, pause: again}
+	r.taken++
+	q := &query{n: r.taken, p: *p, came: now, pause: again}
 	q.p.Data = append([]byte(nil), p.Data...)
 	r.wait[k] = q
 	r.each[p.Addr.LID]++
@@ -127,18 +132,23 @@ func (r *Relay) Take(now mad.Time, p *mad.Packet) bool {
 	return true
 }
 
-// Due calls send with each query that is to be passed on now, and returns when one is next. send must
+// Due calls send with each query that is to be passed on now, those that wait longer first, and returns when one is next. send must
 // not keep the packet's Data beyond the next call of a method but to read it.
 func (r *Relay) Due(now mad.Time, send func(*mad.Packet)) mad.Time {
 	if r.next != 0 && r.next <= now {
 		r.expire(now)
 		r.next = 0
+		var due []*query
 		for _, q := range r.wait {
 			if q.due != 0 && q.due <= now {
-				r.pass(q, now, send)
+				due = append(due, q)
 			} else if q.due != 0 {
 				r.wake(q.due)
 			}
+		}
+		slices.SortFunc(due, func(a, b *query) int { return cmp.Compare(a.n, b.n) })
+		for _, q := range due {
+			r.pass(q, now, send)
 		}
 	}
 	for _, k := range r.fresh {
