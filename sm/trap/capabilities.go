@@ -67,6 +67,21 @@ func (r *Receiver) readCapabilities(lid ib.LID) bool {
 	return true
 }
 
+// readLater has the port with a LID read when the subnet is up. It reports false if that is left to a sweep.
+func (r *Receiver) readLater(lid ib.LID) bool {
+	if r.BetweenSweeps() || !lid.IsUnicast() {
+		return false
+	}
+	if slices.Contains(r.later, lid) {
+		return true
+	}
+	if len(r.later) >= maxReading {
+		return false
+	}
+	r.later = append(r.later, lid)
+	return true
+}
+
 // LeaveToSweep has the sweep that begins read the ports whose capabilities are being read, because it
 // cancels these requests.
 func (r *Receiver) LeaveToSweep() {

@@ -14,7 +14,6 @@
 package trap
 
 import (
-	"slices"
 	"strconv"
 	"time"
 
@@ -216,10 +215,7 @@ func (r *Receiver) early(p *mad.Packet, n *smp.Notice) {
 	if issuer == 0 {
 		issuer = r.OwnLID()
 	}
-	if issuer.IsUnicast() && onlyMask(n) && (slices.Contains(r.later, issuer) || len(r.later) < maxReading) {
-		if !slices.Contains(r.later, issuer) {
-			r.later = append(r.later, issuer)
-		}
+	if onlyMask(n) && r.readLater(issuer) {
 		return
 	}
 	if kind := Kind(n); kind == smp.TrapPortStateChange || kind == smp.TrapLocalChange {
