@@ -92,31 +92,19 @@ var ofSweep = map[string]bool{
 // findings are kinds that come long after what caused them.
 var findings = map[string]bool{"finding_opened": true, "finding_closed": true}
 
-// place is a port, or with port -1 a node as a whole.
-type place struct {
-	node ib.GUID
-	port int
-}
-
-// cause is one that facts may still have.
-type cause struct {
-	number      uint64
-	began, last time.Time
-	places      map[place]bool
-	sweep       bool // it began with a sweep that has found nothing yet
-}
-
 // Core puts facts together.
 type Core struct {
 	held     []Fact // of the sweep under way, of down and up
-	causes   []*cause
+	causes   causes
 	sweep    *cause            // of the sweep under way, or the last one
 	subjects map[string]uint64 // causes of what is open
 	order    []string          // of subjects, oldest first
 }
 
 // New returns a core that knows of nothing.
-func New() *Core { return &Core{subjects: map[string]uint64{}} }
+func New() *Core {
+	return &Core{causes: causes{at: map[place][]*cause{}}, subjects: map[string]uint64{}}
+}
 
 // Step takes a fact, and returns the events that are complete. The first one has the number next.
 func (c *Core) Step(f *Fact, next uint64) (out []Event) {
@@ -184,7 +172,7 @@ func (c *Core) number(e *Event, n uint64) {
 	e.Number = n
 	switch {
 	case e.Kind == sweepStart:
-		c.sweep = c.begin(e, n)
+		c.sweep = c.causes.begin(n, e.At)
 		c.sweep.sweep = true
 		e.Cause = n
 		return
@@ -197,14 +185,20 @@ func (c *Core) number(e *Event, n uint64) {
 		return
 	}
 	at := e.places()
-	k := c.find(e, at)
-	if k == nil && (down[e.Kind] || up[e.Kind]) && c.sweep != nil && c.sweep.sweep && e.At.Sub(c.sweep.last) < quietTime {
+	k := c.causes.find(e, at)
+	ofLinks := down[e.Kind] || up[e.Kind]
+	if k == nil && ofLinks && c.sweep != nil && c.sweep.sweep && e.At.Sub(c.sweep.last) < quietTime {
 		k = c.sweep // it is why the manager sweeps
 	}
-	if k == nil {
-		k = c.begin(e, n)
+	if k == nil && len(at) == 0 && !ofLinks {
+		e.Cause = n // nothing can have the same one
+		c.remember(e.Subject, n)
+		return
 	}
-	if down[e.Kind] || up[e.Kind] {
+	if k == nil {
+		k = c.causes.begin(n, e.At)
+	}
+	if ofLinks {
 		if c.sweep != nil && c.sweep.sweep {
 			c.sweep = k
 		}
@@ -212,27 +206,17 @@ func (c *Core) number(e *Event, n uint64) {
 	}
 	k.last = e.At
 	for _, p := range at {
-		if len(k.places) < maxPlaces {
-			k.places[p] = true
-		}
+		c.causes.put(k, p)
 	}
 	e.Cause = k.number
-	if e.Subject != "" {
-		c.remember(e.Subject, k.number)
-	}
+	c.remember(e.Subject, k.number)
 }
 
-// begin makes a cause.
-func (c *Core) begin(e *Event, n uint64) *cause {
-	k := &cause{number: n, began: e.At, last: e.At, places: map[place]bool{}}
-	c.causes = append(c.causes, k)
-	if len(c.causes) > maxCauses {
-		c.causes = c.causes[1:]
-	}
-	return k
-}
-
+// remember notes the cause of a subject, if there is one.
 func (c *Core) remember(subject string, n uint64) {
+	if subject == "" {
+		return
+	}
 	if _, ok := c.subjects[subject]; !ok {
 		c.order = append(c.order, subject)
 		if len(c.order) > maxSubject {
@@ -241,46 +225,4 @@ func (c *Core) remember(subject string, n uint64) {
 		}
 	}
 	c.subjects[subject] = n
-}
-
-// find is the newest cause at one of the places, nil if there is none.
-func (c *Core) find(e *Event, at []place) *cause {
-	for i := len(c.causes) - 1; i >= 0; i-- {
-		k := c.causes[i]
-		if findings[e.Kind] {
-			if e.At.Sub(k.last) > laterTime {
-				continue
-			}
-		} else if e.At.Sub(k.last) > quietTime || e.At.Sub(k.began) > longTime {
-			continue
-		}
-		for _, p := range at {
-			if k.places[p] || k.places[place{p.node, -1}] {
-				return k
-			}
-		}
-	}
-	return nil
-}
-
-// places are where an event is: a node as a whole, or both ends of links.
-func (e *Event) places() (list []place) {
-	add := func(n ib.GUID, port int) {
-		if n != 0 {
-			list = append(list, place{n, port})
-		}
-	}
-	add(e.Node, e.Port)
-	if e.Peer != 0 && e.PeerPort > 0 {
-		add(e.Peer, e.PeerPort)
-	}
-	for i := range e.Links {
-		l := &e.Links[i]
-		add(l.Node, l.Port)
-		add(l.Peer, l.PeerPort)
-	}
-	for i := range e.Nodes {
-		add(e.Nodes[i].GUID, -1)
-	}
-	return list
 }
