@@ -127,9 +127,9 @@ func (d *Daemon) Drawing() api.Drawing { return d.page.Draw(d.Snapshot()) }
 
 func (d *Daemon) Use() api.Use { return show.Use(d.Snapshot(), d.cfg.Meter) }
 
-func (d *Daemon) Repairs() []api.Repair { return d.repairs.list() }
+func (d *Daemon) Repairs() []api.Repair { return d.repairs.List() }
 
-func (d *Daemon) Sweeps() []api.Sweep { return d.sweeps.list() }
+func (d *Daemon) Sweeps() []api.Sweep { return d.sweeps.List() }
 
 func (d *Daemon) Groups() []api.Group { return show.Groups(d.View()) }
 

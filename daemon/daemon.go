@@ -23,6 +23,7 @@ import (
 	"heddle/api/show"
 	"heddle/congestion"
 	"heddle/daemon/mailbox"
+	"heddle/daemon/recent"
 	"heddle/drain"
 	"heddle/ib"
 	"heddle/mad"
@@ -184,8 +185,8 @@ type Daemon struct {
 	upAt   atomic.Int64              // Unix nanoseconds; 0 while the subnet is not up
 	status atomic.Pointer[sm.Status] // as of the last notice or snapshot
 	pictures
-	repairs repairs
-	sweeps  sweeps
+	repairs recent.Repairs
+	sweeps  recent.Sweeps
 
 	packets *mailbox.Box  // to the loop
 	smpsCut atomic.Uint64 // packets dropped because packets was full

@@ -12,9 +12,9 @@ func (d *Daemon) Metrics() prometheus.Gatherer { return metrics.New(d.values) }
 // values are the values of the metrics.
 func (d *Daemon) values() metrics.Values {
 	return metrics.Values{
-		SM: d.fresh(), Snap: d.Snapshot(), View: d.View(), VMs: d.Interfaces(), Sweeps: d.sweeps.take(),
+		SM: d.fresh(), Snap: d.Snapshot(), View: d.View(), VMs: d.Interfaces(), Sweeps: d.sweeps.Take(),
 		SMPsCut: d.smpsCut.Load(), StoodIn: d.recv.standIn.Answered(), NoticesCut: d.noticesCut.Load(), Events: d.events.newest(),
-		Repairs: d.repairs.values(d.cfg.Core.Transition.String()), SA: d.saValues(), VM: d.vm.stats.values(), Perf: d.perfValues(),
+		Repairs: d.repairs.Values(d.cfg.Core.Transition.String()), SA: d.saValues(), VM: d.vm.stats.values(), Perf: d.perfValues(),
 		Findings:   d.findingValues(),
 		Cabling:    d.cables(),
 		Ports:      d.portValues(),

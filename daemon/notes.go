@@ -18,10 +18,10 @@ import (
 func (d *Daemon) tell(n *sm.Notice) {
 	text, attrs := show.Notice(n)
 	if n.Kind == sm.KindSweepEnd && n.Report != nil {
-		d.sweeps.add(n.Report, time.Now())
+		d.sweeps.Add(n.Report, time.Now())
 	}
 	if n.Repair != nil {
-		d.repairs.add(n.Repair, time.Now())
+		d.repairs.Add(n.Repair, time.Now())
 	}
 	d.noteAt(levels[n.Level], n.Kind.String(), text, attrs, &incident.Fact{
 		Node: n.Where.Node, NodeDesc: n.Where.Desc, Port: n.Where.Port, Peer: n.Peer.Node, PeerDesc: n.Peer.Desc, PeerPort: n.Peer.Port,
