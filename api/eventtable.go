@@ -21,8 +21,8 @@ type eventTable struct {
 	sets []*eventSet // those asked for last at the end, without words at the beginning; guarded by mu
 }
 
-// eventSet are the events that have some words. Only those who ask for the same words wait for each
-// other, while one of them reads what is new.
+// eventSet is the answer to one search: the events that contain all of its words. One request at a time
+// adds new events to a set. Requests for other words have other sets, and do not wait for it.
 type eventSet struct {
 	words []string
 
