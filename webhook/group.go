@@ -18,6 +18,7 @@ type Group struct {
 	mu      sync.Mutex
 	ctx     context.Context // of the senders; guarded by mu
 	running []*running      // guarded by mu
+	changed chan struct{}   // closed when the targets change; guarded by mu
 }
 
 type running struct {
@@ -28,7 +29,7 @@ type running struct {
 
 // NewGroup returns a Group without targets, whose senders end with ctx.
 func NewGroup(ctx context.Context, s Source, m Marks, transport http.RoundTripper) *Group {
-	return &Group{source: s, marks: m, transport: transport, ctx: ctx}
+	return &Group{source: s, marks: m, transport: transport, ctx: ctx, changed: make(chan struct{})}
 }
 
 // Set replaces the targets. One that is as before goes on, except that it is tried again if it answered 410. One
@@ -62,11 +63,32 @@ func (g *Group) Set(targets []Target) {
 		r.end()
 	}
 	g.running = next
+	close(g.changed)
+	g.changed = make(chan struct{})
 }
 
 func (r *running) end() {
 	r.stop()
 	<-r.done
+}
+
+// targetsNow are the targets, and a channel that is closed when they change.
+func (g *Group) targetsNow() (list []Target, changed <-chan struct{}) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, r := range g.running {
+		list = append(list, r.target)
+	}
+	return list, g.changed
+}
+
+// acknowledged is the number up to which each target has its events.
+func (g *Group) acknowledged() map[string]uint64 {
+	list := map[string]uint64{}
+	for _, st := range g.Status() {
+		list[st.Name] = st.Acknowledged
+	}
+	return list
 }
 
 // Status is how it stands with each target.

@@ -17,10 +17,11 @@ import (
 	"heddle/store"
 	"heddle/store/journal"
 	"heddle/subnet"
+	"heddle/webhook"
 )
 
 // paired is the authority of a manager with a partner. The port is closed after its Run.
-func (f smFlags) paired(ctx context.Context, core *sm.Config, st store.Store, events *daemon.Events, log *slog.Logger) (a process.Authority, port mad.Transport, err error) {
+func (f smFlags) paired(ctx context.Context, core *sm.Config, st store.Store, events *daemon.Events, partner *webhook.Partner, log *slog.Logger) (a process.Authority, port mad.Transport, err error) {
 	h := f.HA.Complete()
 	keep, ok := st.(journal.Store)
 	if !ok {
@@ -53,8 +54,9 @@ func (f smFlags) paired(ctx context.Context, core *sm.Config, st store.Store, ev
 			Rules: replica.Defaults(port.PortGUID(), h.PeerGUID), Store: keep, Port: port, ClaimWait: f.ClaimWait,
 			Listen: h.Listen, Peer: h.Peer, TLS: tls, Secret: secret,
 			Priority: core.Priority, SMKey: core.SMKey, ForkDir: f.Files.State, Log: log,
+			Tell: partner.Tell, OnTold: partner.Take,
 		},
-		Active: h.PeerAPI, Events: events, Log: log,
+		Active: h.PeerAPI, Events: events, SetActive: partner.SetActive, Log: log,
 	}
 	if core.FloatLID {
 		c := *core
@@ -83,7 +85,8 @@ func (f smFlags) readable(log *slog.Logger) error {
 // managePair runs a manager with a partner.
 func (f smFlags) managePair(cmd *cobra.Command, m managed, st store.Store) error {
 	m.events = f.eventLog(m.log)
-	a, port, err := f.paired(cmd.Context(), &m.core, st, m.events, m.log)
+	m.partner = webhook.NewPartner()
+	a, port, err := f.paired(cmd.Context(), &m.core, st, m.events, m.partner, m.log)
 	if err != nil {
 		return err
 	}

@@ -35,6 +35,7 @@ import (
 	"heddle/store/ring"
 	"heddle/subnet"
 	"heddle/transport/ibsim"
+	"heddle/webhook"
 )
 
 // smFlags are the settings of a manager, shared by sm, up and plan.
@@ -249,6 +250,8 @@ type managed struct {
 	// with starts what runs beside the manager until ctx ends; may be nil.
 	with   func(ctx context.Context, p *process.Process) []chan struct{}
 	syslog *logs.Syslog // nil: there is none
+	// partner sends the events of the other manager of a pair to targets of webhooks; nil: there is none.
+	partner *webhook.Partner
 }
 
 // Default of the most SMPs in flight. On a real subnet it is low, because VL15

@@ -48,6 +48,9 @@ func (f smFlags) startWebhooks(ctx context.Context, m *managed) (*webhook.Group,
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
+		if m.partner != nil {
+			m.partner.Run(ctx, g)
+		}
 		<-ctx.Done()
 		g.Wait()
 		if err := marks.Save(); err != nil {

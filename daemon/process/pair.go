@@ -34,7 +34,10 @@ type PairConfig struct {
 	// on standby, and before a takeover if that has not ended.
 	Prepare func(*subnet.Snapshot) (*sm.Float, error)
 	Events  *daemon.Events
-	Log     *slog.Logger
+	// SetActive is called when this manager becomes the active one, or no longer is; nil: nobody wants to
+	// know. It must not wait.
+	SetActive func(bool)
+	Log       *slog.Logger
 }
 
 // Pair lets a process run managers while it is the active one of two (package replica/live).
@@ -95,6 +98,7 @@ func (p *Pair) active(g replica.Grant) {
 		Warm: p.warm, Published: p.pair.Show(),
 		Up: func() { p.up(began) },
 	}
+	p.setActive(true)
 	p.drop()
 	p.mandates <- m // there is room: nobody else sends
 }
@@ -110,7 +114,16 @@ func (p *Pair) drop() {
 
 // standby is called when this manager is no longer active. The port of its mandate is cut, which
 // ends the managers.
-func (p *Pair) standby(replica.Why) { p.drop() }
+func (p *Pair) standby(replica.Why) {
+	p.setActive(false)
+	p.drop()
+}
+
+func (p *Pair) setActive(on bool) {
+	if p.cfg.SetActive != nil {
+		p.cfg.SetActive(on)
+	}
+}
 
 // up notes that the manager of the mandate of began serves the subnet.
 func (p *Pair) up(began time.Time) {

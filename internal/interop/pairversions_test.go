@@ -33,7 +33,7 @@ func otherVersion(t *testing.T, stream, journal string) string {
 // the older one says so, also of a journal on its disk that it cannot read. Nothing that was
 // acknowledged is lost, and no change waits longer than for any handover.
 func TestPairOfVersions(t *testing.T) {
-	next, after := otherVersion(t, "1-3", "1-2"), otherVersion(t, "3-3", "1-2")
+	next, after := otherVersion(t, "1-4", "1-2"), otherVersion(t, "4-4", "1-2")
 	p, r := newFaultyPair(t)
 	upgrade := func(i int, to string) {
 		t.Helper()
@@ -105,7 +105,7 @@ func TestPairOfVersions(t *testing.T) {
 	}
 	p.start(1 - old)
 	p.until(1-old, "refused", func(h api.HA) bool {
-		return !h.Active && strings.Contains(h.Pair.StreamError, "version 3 of the stream, this one version 1 to 2; this one is older: upgrade it")
+		return !h.Active && strings.Contains(h.Pair.StreamError, "version 4 of the stream, this one version 1 to 3; this one is older: upgrade it")
 	})
 	p.until(old, "alone, and says why", func(h api.HA) bool {
 		return h.Active && h.State == "alone" && strings.Contains(h.Pair.StreamError, "that one is older: upgrade it")

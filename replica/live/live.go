@@ -15,6 +15,7 @@
 package live
 
 import (
+	"context"
 	"crypto/tls"
 	"errors"
 	"log/slog"
@@ -77,6 +78,12 @@ type Config struct {
 	// OnShown is called when what the active peer shows has changed (Pair.Shown); nil: nobody wants
 	// to know. It runs on a goroutine of its own, which holds up later changes.
 	OnShown func()
+	// Tell passes to put what the standby should know of events, until ctx has ended or put returns false;
+	// nil: nothing. It runs on a goroutine of its own for each stream, and put waits for the stream.
+	Tell func(ctx context.Context, put func([]byte) bool)
+	// OnTold gets what the active peer's Tell passed on; nil: nobody. It runs on the stream's reader, so it must
+	// return soon. An error is logged.
+	OnTold func([]byte) error
 	// OnNotice gets what people should know of; nil: nobody. It runs on the pair's goroutine.
 	OnNotice func(replica.Notice)
 }

@@ -83,6 +83,7 @@ type stream struct {
 	relayed      []*wire.Relayed
 	relayedBytes int           // of relayed, about; guarded by mu
 	wake         chan struct{} // something to write
+	telling
 }
 
 // silence is how long a stream may be silent.
@@ -302,11 +303,12 @@ func (s *streams) opened(t *tls.Conn, mine bool, as wire.Agreed) {
 	if *x != nil { // a peer that connects again has lost the old one
 		s.ended(*x)
 	}
-	st := &stream{p: s.p, conn: t, mine: mine, as: as, wake: make(chan struct{}, 1)}
+	st := &stream{p: s.p, conn: t, mine: mine, as: as, wake: make(chan struct{}, 1), telling: newTelling(s.ctx)}
 	*x = st
 	go st.write()
 	go st.read()
 	if !mine {
+		st.tell()
 		st.showLatest()
 	}
 	s.p.step(replica.Opened{Mine: mine})
@@ -426,6 +428,7 @@ func (st *stream) close() {
 	st.closed, st.queue, st.sign = true, nil, nil
 	st.show, st.relayed = showing{}, nil
 	st.mu.Unlock()
+	st.telling.end()
 	if was {
 		return
 	}
@@ -472,6 +475,8 @@ func (st *stream) take() (m any, size int, closed bool) {
 		size = sizeOf(m)
 	} else if m = st.relayedNext(); m != nil {
 		return m, 0, st.closed
+	} else if e := st.telling.next(); e != nil {
+		return e, 0, st.closed
 	} else if piece := st.show.piece(st); piece != nil {
 		m = piece
 	}
@@ -523,6 +528,15 @@ func (st *stream) read() {
 			p.relayed(st, q)
 			continue
 		}
+		if e, is := m.(*wire.Told); is {
+			if p.cfg.OnTold == nil {
+				continue
+			}
+			if err := p.cfg.OnTold(e.Data); err != nil {
+				p.log.Warn("the events of the other manager are not followed", "err", err)
+			}
+			continue
+		}
 		ok := p.post(func() {
 			if *p.streams.of(st.mine) != st {
 				return // the stream was closed before this arrived
@@ -549,6 +563,8 @@ func (st *stream) may(m any) bool {
 		return st.mine
 	case *wire.Relayed:
 		return st.as.Relays() && m.Answer == st.mine
+	case *wire.Told:
+		return st.as.Tells() && st.mine
 	}
 	return true
 }

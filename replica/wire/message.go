@@ -31,6 +31,7 @@ const (
 	kindShown
 	kindQuery
 	kindAnswer
+	kindTold
 )
 
 // Sizes in bytes.
@@ -56,8 +57,8 @@ type Shown struct {
 	Piece []byte
 }
 
-// Append appends the encoding of m, which is one of the messages of package replica, a *Sign, a *Shown or
-// a *Relayed, in the versions that both managers have. It fails if m has what the journal of that version cannot
+// Append appends the encoding of m, which is one of the messages of package replica, a *Sign, a *Shown,
+// a *Relayed or a *Told, in the versions that both managers have. It fails if m has what the journal of that version cannot
 // have, or is larger than MaxMessage.
 func Append(b []byte, m any, as Agreed) ([]byte, error) {
 	be := binary.BigEndian
@@ -102,6 +103,10 @@ func Append(b []byte, m any, as Agreed) ([]byte, error) {
 		if b, err = m.put(b, as.Stream); err != nil {
 			return nil, err
 		}
+	case *Told:
+		if b, err = m.put(b, as.Stream); err != nil {
+			return nil, err
+		}
 	default:
 		return nil, fmt.Errorf("wire: %T is no message", m)
 	}
@@ -132,7 +137,7 @@ func appendState(b []byte, at journal.Mark, s *store.State, version uint8) ([]by
 // opSize is at least what an operation takes in an entry.
 func opSize(o *store.Op) int { return 32 + len(o.Record.Key) + len(o.Record.Value) }
 
-// Decode reads a message: one of package replica, a *Sign, a *Shown or a *Relayed. It shares b's bytes.
+// Decode reads a message: one of package replica, a *Sign, a *Shown, a *Relayed or a *Told. It shares b's bytes.
 func Decode(b []byte) (any, error) {
 	if len(b) == 0 {
 		return nil, ErrShort
@@ -156,6 +161,9 @@ func Decode(b []byte) (any, error) {
 	}
 	if k == kindQuery || k == kindAnswer {
 		return decodeRelayed(k, d.B)
+	}
+	if k == kindTold {
+		return decodeTold(d.B)
 	}
 	term := d.Term()
 	var m any

@@ -25,7 +25,7 @@ var (
 		Boot: 1, Seq: 2, EchoBoot: 3, Echo: 4, Term: term, Last: mark, Active: true, Was: true, Yield: true,
 		Pair: 5, Left: 6, Wall: 1_700_000_000_123_456_789, Rank: 16,
 	}
-	agreed = Agreed{relayVersion, 1}
+	agreed = Agreed{toldVersion, 1}
 )
 
 func state(size int) *store.State {
@@ -61,11 +61,29 @@ func messages() []any {
 			GID: ib.GID{1, 15: 2}, GIDIndex: 3, HopLimit: 4, TrafficClass: 5, FlowLabel: 6,
 		}}, Data: query},
 		&Sign{sign},
+		&Told{Data: []byte("events")},
 	}
 }
 
 // query is as short as any.
 var query = append([]byte{1, byte(ib.ClassSA), sa.ClassVersion, byte(ib.MethodGet)}, make([]byte, sa.HeaderLen-4)...)
+
+// TestTold: managers of before are told nothing, and what is empty or too long is neither sent nor taken.
+func TestTold(t *testing.T) {
+	if old := (Agreed{toldVersion - 1, 1}); old.Tells() || !agreed.Tells() {
+		t.Error("whether the other manager takes events is not known")
+	} else if _, err := Append(nil, &Told{Data: []byte("x")}, old); err == nil {
+		t.Error("they are sent to a manager that does not know them")
+	}
+	for _, data := range [][]byte{nil, make([]byte, MaxTold+1)} {
+		if _, err := Append(nil, &Told{Data: data}, agreed); err == nil {
+			t.Errorf("%d bytes are sent", len(data))
+		}
+		if _, err := Decode(append([]byte{byte(kindTold)}, data...)); err == nil {
+			t.Errorf("%d bytes are taken", len(data))
+		}
+	}
+}
 
 // TestRelayed: managers of before are sent no queries, and what is none is neither sent nor taken.
 func TestRelayed(t *testing.T) {
@@ -128,8 +146,9 @@ func TestMessages(t *testing.T) {
 		}
 		same(t, got, m)
 		cut := []int{0, 1, len(b) / 2, len(b) - 1}
-		if _, ok := m.(replica.Snapshot); ok {
-			cut = cut[:2] // its pieces may end at any number
+		switch m.(type) {
+		case replica.Snapshot, *Told:
+			cut = cut[:2] // its pieces, or what is told, may end at any number
 		}
 		for _, n := range cut {
 			if got, err := Decode(b[:n]); err == nil {
