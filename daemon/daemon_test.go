@@ -394,7 +394,7 @@ func TestMetricsAreDocumented(t *testing.T) {
 	})
 	quorum := apimetrics.NewHA(func() apimetrics.HA { return apimetrics.HA{Shared: &apimetrics.Shared{}} })
 	outputs := apimetrics.NewOutputs(func() apimetrics.Outputs {
-		return apimetrics.Outputs{Webhooks: []apimetrics.Webhook{{Name: "chat"}}, Syslog: &apimetrics.Syslog{}}
+		return apimetrics.Outputs{Webhooks: []apimetrics.Webhook{{Name: "chat"}}, Partner: &apimetrics.Partner{}, Syslog: &apimetrics.Syslog{}}
 	})
 	for _, g := range []prometheus.Gatherer{pair, quorum, outputs} {
 		families, err := g.Gather()

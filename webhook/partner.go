@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"heddle/api"
@@ -30,6 +31,8 @@ type Partner struct {
 	mu     sync.Mutex
 	active bool     // guarded by mu
 	theirs *backlog // nil: nothing is known; guarded by mu
+
+	dropped atomic.Uint64 // events of all backlogs
 }
 
 // NewPartner returns a Partner that knows of no events. It sends nothing before Run.
@@ -167,15 +170,35 @@ func (p *Partner) Take(b []byte) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.theirs == nil || p.theirs.id != m.ID {
-		p.theirs = &backlog{id: m.ID, marks: map[string]uint64{}, more: make(chan struct{})}
+		p.theirs = &backlog{id: m.ID, marks: map[string]uint64{}, more: make(chan struct{}), dropped: &p.dropped}
 		p.changed()
 	}
 	return p.theirs.take(&m)
 }
 
+// PartnerStatus is what a manager keeps of its partner's events.
+type PartnerStatus struct {
+	Events  int    // that a target may lack
+	Dropped uint64 // since the start of this manager, because there were too many
+}
+
+// Status tells what is kept now.
+func (p *Partner) Status() (s PartnerStatus) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if x := p.theirs; x != nil {
+		x.mu.Lock()
+		defer x.mu.Unlock()
+		s.Events = len(x.list)
+	}
+	s.Dropped = p.dropped.Load()
+	return s
+}
+
 // backlog has events of a partner. It is a Source and the Marks of it.
 type backlog struct {
-	id string
+	id      string
+	dropped *atomic.Uint64
 
 	mu    sync.Mutex
 	list  []kept            // in the order of their numbers; guarded by mu
@@ -229,6 +252,9 @@ func (x *backlog) forget() {
 	n := 0
 	for ; n < len(x.list) && (x.list[n].event.Seq <= low || len(x.list)-n > Queue || x.bytes > backlogBytes); n++ {
 		x.bytes -= x.list[n].bytes
+		if x.list[n].event.Seq > low {
+			x.dropped.Add(1)
+		}
 	}
 	clear(x.list[:n])
 	x.list = x.list[n:] // append makes another array when this one is full
@@ -278,6 +304,7 @@ func (x *backlog) SetMark(target string, n uint64) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.marks[target] = n
+	x.forget()
 }
 
 // Save implements Marks: the events are in memory, and so are their marks.

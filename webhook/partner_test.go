@@ -59,8 +59,14 @@ func TestPartner(t *testing.T) {
 		if r.all() != "k1 k2 k3" {
 			t.Errorf("before the takeover: %s", r.all())
 		}
+		if st := second.Status(); st != (PartnerStatus{Events: 42}) {
+			t.Errorf("before the takeover it keeps %+v", st)
+		}
 		second.SetActive(true)
 		synctest.Wait()
+		if st := second.Status(); st != (PartnerStatus{}) {
+			t.Errorf("when all are sent it keeps %+v", st)
+		}
 		if n := len(strings.Fields(r.all())); n != 44 || !strings.HasSuffix(r.all(), " k42 k43 k45") {
 			t.Errorf("%d: %s", n, r.all())
 		}
@@ -94,6 +100,9 @@ func TestBacklog(t *testing.T) {
 	}
 	if list := p.theirs.list; len(list) != Queue || list[0].event.Seq != Queue+1 || p.theirs.bytes > backlogBytes {
 		t.Errorf("%d events, %d bytes", len(list), p.theirs.bytes)
+	}
+	if st := p.Status(); st != (PartnerStatus{Events: Queue, Dropped: Queue}) {
+		t.Errorf("%+v", st)
 	}
 }
 

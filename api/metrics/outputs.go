@@ -7,7 +7,14 @@ type Outputs struct {
 	Unsaved  bool   // events cannot be written
 	Lost     uint64 // events that were dropped
 	Webhooks []Webhook
-	Syslog   *Syslog // nil: there is no server
+	Partner  *Partner // nil: there is none
+	Syslog   *Syslog  // nil: there is no server
+}
+
+// Partner is what is kept of the events of the other manager of a pair.
+type Partner struct {
+	Events  int
+	Dropped uint64
 }
 
 // Webhook is a target of webhooks.
@@ -36,6 +43,8 @@ func NewOutputs(now func() Outputs) prometheus.Gatherer {
 		dropped: describe("webhook_dropped_total", "Events that were too old for the target's queue.", "target"),
 		waiting: describe("webhook_waiting", "Events after the last one that the target has, wanted or not.", "target"),
 		paused:  describe("webhook_paused", "1 if the target gets one try in each pause, or none because it answered 410.", "target"),
+		kept:    describe("webhook_partner_events", "Events of the other manager of a pair that a target of webhooks may lack."),
+		tooMany: describe("webhook_partner_dropped_total", "Events of the other manager that were dropped because there were too many."),
 		logSent: describe("syslog_sent_total", "Lines that were sent to the syslog server."),
 		logLost: describe("syslog_dropped_total", "Lines that found no room in the queue."),
 		logWait: describe("syslog_waiting", "Lines that wait for the syslog server."),
@@ -47,6 +56,7 @@ type outputsCollector struct {
 	now                                    func() Outputs
 	unsaved, lost                          *prometheus.Desc
 	sent, failed, dropped, waiting, paused *prometheus.Desc
+	kept, tooMany                          *prometheus.Desc
 	logSent, logLost, logWait              *prometheus.Desc
 }
 
@@ -64,6 +74,10 @@ func (c *outputsCollector) Collect(ch chan<- prometheus.Metric) {
 		to.count(c.dropped, w.Dropped, w.Name)
 		to.gauge(c.waiting, float64(w.Waiting), w.Name)
 		to.gauge(c.paused, b2f(w.Paused), w.Name)
+	}
+	if p := x.Partner; p != nil {
+		to.gauge(c.kept, float64(p.Events))
+		to.count(c.tooMany, p.Dropped)
 	}
 	if s := x.Syslog; s != nil {
 		to.count(c.logSent, s.Sent)

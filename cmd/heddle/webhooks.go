@@ -70,6 +70,10 @@ func (m *managed) outputs(hooks *webhook.Group) prometheus.Gatherer {
 				Paused: w.State == "open" || w.State == "gone",
 			})
 		}
+		if m.partner != nil {
+			st := m.partner.Status()
+			x.Partner = &metrics.Partner{Events: st.Events, Dropped: st.Dropped}
+		}
 		if m.syslog != nil {
 			st := m.syslog.Status()
 			x.Syslog = &metrics.Syslog{Sent: st.Sent, Dropped: st.Dropped, Waiting: st.Waiting}
