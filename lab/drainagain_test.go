@@ -119,3 +119,38 @@ func TestIsolateHost(t *testing.T) {
 		t.Fatalf("after the restore disabled is %v, port %d\n%s", disabled(), i, strings.Join(m.Events(sm.Info), "\n"))
 	}
 }
+
+// TestIsolateUnplugged: a cable that is pulled out while an isolated link still waits for packets costs no
+// sweeps, and the link is disabled once it is plugged in again.
+func TestIsolateUnplugged(t *testing.T) {
+	f := gen(t, "xgft", "2", "4,4", "1,4")
+	c, m := bringUp(t, f, sim.Config{Seed: 5}, TrialConfig())
+	mustUp(t, c, m)
+	at := trunks(f)[0]
+	leaf := f.Nodes[at.Node].ID
+	count := func(text string) int { return strings.Count(strings.Join(m.Events(sm.Info), "\n"), text) }
+	const drained, disabled = "links are drained, isolated or restored", "the port was disabled"
+	m.SetPortActions(action(f, subnet.Isolate, at))
+	if err := c.RunUntil(time.Minute, func() bool { return m.Up() && count(drained) > 1 && routesOver(c, at) == 0 }); err != nil {
+		t.Fatal(err)
+	}
+	if n := count(disabled); n > 0 {
+		t.Fatal("the link was disabled before its packets had time to leave it")
+	}
+	if err := c.Sim.LinkDown(leaf, int(at.Port)); err != nil {
+		t.Fatal(err)
+	}
+	before := m.Status().Sweeps
+	_ = c.RunUntil(10*time.Second, func() bool { return m.Status().Sweeps > before+50 })
+	if n := m.Status().Sweeps - before; n > 50 {
+		t.Fatalf("%d sweeps in at most 10 s\n%s", n, tailOf(m.Events(sm.Info), 12))
+	}
+	if err := c.Sim.LinkUp(leaf, int(at.Port)); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.RunUntil(time.Minute, func() bool { return count(disabled) > 0 }); err != nil {
+		t.Fatalf("%v\n%s", err, tailOf(m.Events(sm.Info), 12))
+	}
+}
+
+func tailOf(l []string, n int) string { return strings.Join(l[max(0, len(l)-n):], "\n") }

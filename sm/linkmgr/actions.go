@@ -231,6 +231,8 @@ func (m *Manager) CarryOut(flight time.Duration) {
 func (m *Manager) disable(a *subnet.PortAction, flight time.Duration) {
 	ends, ok := m.linked(a)
 	if !ok || !m.Fabric.Port(ends[0]).Has(topo.PortDrained) && m.Fabric.Nodes[ends[1].Node].IsSwitch() {
+		// A time that stays here would remain due, and each sweep would ask for the next one at once.
+		delete(m.actions.due, actionID(a))
 		return
 	}
 	if m.actions.due == nil {
