@@ -303,13 +303,22 @@ const healthTime = 5 * time.Second
 // New returns the handler of a manager's API.
 func New(b Backend, o Options) http.Handler { return newGuard(build(b, o), o) }
 
-// build makes the handlers, which guard is to protect.
-func build(b Backend, o Options) *router {
-	mux := newRouter()
+// config is what all handlers have in common.
+func config() huma.Config {
 	cfg := huma.DefaultConfig("Heddle", version.Version)
 	cfg.DocsPath = "" // its page would load scripts from a public host
 	cfg.CreateHooks = nil
-	a := humago.New(mux, cfg)
+	// A write that ignored ?dry_run=true, or a misspelled one, would do what nobody asked for.
+	cfg.OnAddOperation = append(cfg.OnAddOperation, func(_ *huma.OpenAPI, op *huma.Operation) {
+		op.RejectUnknownQueryParameters = op.Method != http.MethodGet
+	})
+	return cfg
+}
+
+// build makes the handlers, which guard is to protect.
+func build(b Backend, o Options) *router {
+	mux := newRouter()
+	a := humago.New(mux, config())
 
 	huma.Get(a, "/v1/status", func(context.Context, *struct{}) (*body[Status], error) {
 		return reply(b.Status()), nil

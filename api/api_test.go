@@ -189,6 +189,11 @@ func TestPartitions(t *testing.T) {
 	if w := put("bad", "Authorization: Bearer secret"); w.Code != 422 || !strings.Contains(w.Body.String(), "line 1: bad") || f.config != was {
 		t.Errorf("status %d, %s", w.Code, w.Body)
 	}
+	// A parameter that it does not have is not passed over.
+	w := ask(h, "PUT", "/v1/partitions?dry_run=true", strings.NewReader(`{"config":"x=0x5:ALL;"}`), "Authorization: Bearer secret", "Content-Type: application/json")
+	if w.Code != 422 || !strings.Contains(w.Body.String(), "dry_run") || f.config != was {
+		t.Errorf("status %d, %s", w.Code, w.Body)
+	}
 	// Larger than other bodies may be.
 	if w := put(strings.Repeat("# comment\n", 100_000), "Authorization: Bearer secret"); w.Code != 202 {
 		t.Errorf("a megabyte: status %d, %s", w.Code, w.Body)

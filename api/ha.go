@@ -10,8 +10,6 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
-
-	"heddle/internal/version"
 )
 
 // Availability is how a process stands to others that may manage the same subnet.
@@ -186,10 +184,7 @@ type Journal interface {
 // Options.HA is required.
 func NewSpare(s Spare, o Options) http.Handler {
 	mux := newRouter()
-	cfg := huma.DefaultConfig("Heddle", version.Version)
-	cfg.DocsPath = ""
-	cfg.CreateHooks = nil
-	a := humago.New(mux, cfg)
+	a := humago.New(mux, config())
 	huma.Get(a, "/v1/status", func(context.Context, *struct{}) (*body[Status], error) {
 		return reply(s.Status()), nil
 	})

@@ -42,6 +42,9 @@ and why.`,
 			if cmd.Flags().Changed("block") && block < 1 {
 				return usagef("--block %d; give the least number of hosts of a block", block)
 			}
+			if cmd.Flags().Changed("netlist") {
+				return usagef("give the netlist as FILE, without --netlist")
+			}
 			if len(args) == 0 {
 				if names != "" {
 					return usagef("--node-names requires FILE: the manager names switches by its own --node-names")
