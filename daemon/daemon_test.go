@@ -390,7 +390,10 @@ func TestMetricsAreDocumented(t *testing.T) {
 		}
 	}
 	pair := apimetrics.NewHA(func() apimetrics.HA {
-		return apimetrics.HA{States: []string{"paired"}, PeerUp: map[string]bool{"stream": true}, Takeovers: []apimetrics.Count{{Labels: []string{"silence"}}}}
+		return apimetrics.HA{
+			States: []string{"paired"}, PeerUp: map[string]bool{"stream": true}, Takeovers: []apimetrics.Count{{Labels: []string{"silence"}}},
+			RelayDropped: []apimetrics.Count{{Labels: []string{"late"}}},
+		}
 	})
 	quorum := apimetrics.NewHA(func() apimetrics.HA { return apimetrics.HA{Shared: &apimetrics.Shared{}} })
 	outputs := apimetrics.NewOutputs(func() apimetrics.Outputs {

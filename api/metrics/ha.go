@@ -22,11 +22,15 @@ type HA struct {
 	Takeovers  []Count       // by reason
 	Takeover   time.Duration // the last one, until the whole subnet is served; 0: there was none
 	Active     bool
+	// Relayed are queries that were passed on after a handover, RelayAnswers those whose answers hosts got, and
+	// RelayDropped those without, by reason.
+	Relayed, RelayAnswers uint64
+	RelayDropped          []Count
 	// Synced is how long ago the process had all entries, of a pair its standby; negative: not since the
 	// start.
 	Synced time.Duration
-	// Shared is set if the process has no partner, but shares its state. LagEntries, Lag, PeerUp and
-	// Takeover mean nothing then.
+	// Shared is set if the process has no partner, but shares its state. LagEntries, Lag, PeerUp,
+	// Takeover and those of queries mean nothing then.
 	Shared *Shared
 }
 
@@ -52,6 +56,9 @@ func NewHA(now func() HA) prometheus.Gatherer {
 		commit:    describe("ha_commit_seconds", "Time until entries of this manager counted."),
 		peer:      describe("ha_peer_up", "1 if the partner was heard on the channel within the last second.", "channel"),
 		takeovers: describe("ha_takeovers_total", "Times that this manager became active.", "reason"),
+		relayed:   describe("ha_relayed_queries_total", "Queries that this manager passed on to its partner after a handover."),
+		answers:   describe("ha_relayed_answers_total", "Answers of the partner to those that this manager passed back to hosts."),
+		dropped:   describe("ha_relayed_dropped_total", "Queries that came after a handover and whose host got no answer.", "reason"),
 		takeover:  describe("ha_takeover_seconds", "The last time that this manager became active: seconds from the decision until its tables and the whole subnet are known again."),
 	})
 	return reg
@@ -71,7 +78,7 @@ func Idle() prometheus.Gatherer {
 type haCollector struct {
 	now func() HA
 
-	state, active, term, entries, lag, lagTime, commit, peer, takeovers, takeover, synced, refused *prometheus.Desc
+	state, active, term, entries, lag, lagTime, commit, peer, takeovers, takeover, synced, refused, relayed, answers, dropped *prometheus.Desc
 }
 
 // Describe sends nothing: the collector is unchecked, as that of New.
@@ -100,4 +107,7 @@ func (c *haCollector) Collect(ch chan<- prometheus.Metric) {
 		to.gauge(c.peer, b2f(up), channel)
 	}
 	to.gauge(c.takeover, x.Takeover.Seconds())
+	to.count(c.relayed, x.Relayed)
+	to.count(c.answers, x.RelayAnswers)
+	to.counts(c.dropped, x.RelayDropped)
 }

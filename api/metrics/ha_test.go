@@ -1,11 +1,48 @@
 package metrics_test
 
 import (
+	"maps"
+	"strings"
 	"testing"
 	"time"
 
 	"heddle/api/metrics"
 )
+
+// TestRelayed: a pair serves what became of queries after a handover, a manager with etcd does not.
+func TestRelayed(t *testing.T) {
+	ha := metrics.HA{Relayed: 9, RelayAnswers: 7, RelayDropped: []metrics.Count{{Labels: []string{"late"}, N: 2}, {Labels: []string{"full"}, N: 3}}}
+	want := map[string]float64{
+		"heddle_ha_relayed_queries_total": 9, "heddle_ha_relayed_answers_total": 7,
+		"heddle_ha_relayed_dropped_total late": 2, "heddle_ha_relayed_dropped_total full": 3,
+	}
+	got := map[string]float64{}
+	for _, shared := range []*metrics.Shared{nil, {}} {
+		ha.Shared = shared
+		families, err := metrics.NewHA(func() metrics.HA { return ha }).Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range families {
+			if !strings.Contains(f.GetName(), "relayed") {
+				continue
+			}
+			if shared != nil {
+				t.Errorf("%s is served without a pair", f.GetName())
+			}
+			for _, m := range f.Metric {
+				name := f.GetName()
+				for _, l := range m.Label {
+					name += " " + l.GetValue()
+				}
+				got[name] = m.GetCounter().GetValue()
+			}
+		}
+	}
+	if !maps.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
+	}
+}
 
 // TestSynced: a pair says when its standby had all entries, and a manager with etcd when it had them.
 func TestSynced(t *testing.T) {

@@ -344,6 +344,12 @@ func (p *Pair) Metrics() prometheus.Gatherer {
 			State: st.State.String(), States: haStates, Active: st.Role == replica.Active, Term: st.Term.Number,
 			Entries: st.Entries, LagEntries: st.LagEntries, Lag: st.LagTime, Commit: st.Commit,
 			PeerUp: map[string]bool{}, Synced: lastSync(&st),
+			Relayed: uint64(st.Relayed.Passed), RelayAnswers: st.RelayGiven,
+			RelayDropped: []metrics.Count{
+				{Labels: []string{"busy"}, N: st.RelayFull},
+				{Labels: []string{"full"}, N: uint64(st.Relayed.Refused)},
+				{Labels: []string{"late"}, N: uint64(st.Relayed.Late)},
+			},
 		}
 		for c, name := range map[replica.Channel]string{replica.Stream: "stream", replica.Fabric: "fabric"} {
 			s := st.Signs[c]

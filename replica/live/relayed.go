@@ -16,7 +16,9 @@ type relaying struct {
 	mu      sync.Mutex
 	relay   relay.Relay // guarded by mu
 	answers chan mad.Packet
-	bytes   atomic.Int64 // of answers
+	bytes   atomic.Int64  // of answers
+	given   atomic.Uint64 // answers that were handed to the port
+	full    atomic.Uint64 // answers for which there was no room
 	// back is the stream on which the peer passed a query on last: the way of the answers.
 	back atomic.Pointer[stream]
 }
@@ -121,6 +123,7 @@ func (p *Pair) relayed(st *stream, m *wire.Relayed) {
 		}
 	}
 	p.relaying.bytes.Add(-n)
+	p.relaying.full.Add(1)
 }
 
 // relaySend hands answers to the port until the pair ends.
@@ -128,6 +131,7 @@ func (p *Pair) relaySend() {
 	for {
 		select {
 		case k := <-p.relaying.answers:
+			p.relaying.given.Add(1)
 			_ = p.cfg.Port.Send(&k) // what is lost the host asks for again
 			p.relaying.bytes.Add(-int64(len(k.Data)))
 		case <-p.done:

@@ -122,6 +122,11 @@ func TestRelayed(t *testing.T) {
 		o.pair().relayed(nil, m)
 	}
 
+	st := a.pair().Status()
+	if c := st.Relayed; c.Passed != 2 || c.Answered != 2 || st.RelayGiven != 2 || c.Late+c.Refused+int(st.RelayFull) != 0 {
+		t.Errorf("%+v, %d answers for hosts, %d without room", c, st.RelayGiven, st.RelayFull)
+	}
+
 	b.paired()
 	if err := o.pair().Handover(t.Context()); err != nil {
 		t.Fatal(err)
@@ -138,6 +143,25 @@ func queryData(method ib.Method) []byte {
 	var m ib.MAD
 	sa.New(&m, method, sa.AttrPathRecord, 0, 0)
 	return m[:]
+}
+
+// TestRelayFull: answers for which the port has no room are dropped, and counted.
+func TestRelayFull(t *testing.T) {
+	p := alonePair(&handed{})
+	p.relaying.answers = make(chan mad.Packet, 2) // nobody takes them
+	p.relaying.relay.Open(p.now())
+	var list []*wire.Relayed
+	for i := range 5 {
+		q := mad.Packet{Addr: mad.Addr{LID: ib.LID(5 + i), QP: 1}, LocalQP: 1, Data: queryData(ib.MethodGet)}
+		p.relayQuery(&q)
+		list = append(list, &wire.Relayed{Answer: true, From: q.Addr, Data: queryData(ib.MethodGetResp)})
+	}
+	for _, m := range list {
+		p.relayed(nil, m)
+	}
+	if st := p.Status(); st.Relayed.Answered != 5 || p.relaying.bytes.Load() != 2*ib.MADLen || st.RelayFull != 3 {
+		t.Errorf("%+v, %d bytes wait, %d answers without room", st.Relayed, p.relaying.bytes.Load(), st.RelayFull)
+	}
 }
 
 // TestRelaySends: answers to queries that were passed on go to the peer in order with others, which go to

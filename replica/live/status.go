@@ -8,6 +8,7 @@ import (
 	"heddle/ib"
 	"heddle/mad"
 	"heddle/replica"
+	"heddle/replica/relay"
 	"heddle/store/journal"
 )
 
@@ -79,7 +80,10 @@ type Status struct {
 	Entries   uint64        // entries that count, of this manager's terms
 	Commit    time.Duration // time that they took, from the call of Apply, summed up
 	Takeovers uint64        // times that this manager became active
-	Forks     int           // fork files in ForkDir
+	Relayed   relay.Counts  // queries that came after handovers
+	// RelayGiven is how many answers to those went to the port, RelayFull how many found no room there.
+	RelayGiven, RelayFull uint64
+	Forks                 int // fork files in ForkDir
 	// ForksDeleted is how many were deleted since the start, because there were too many.
 	ForksDeleted int
 	LastError    string // of the disk; "" if there was none
@@ -91,6 +95,11 @@ func (p *Pair) Status() Status {
 	st := p.st
 	p.mu.Unlock()
 	st.Priority = p.Priority()
+	x := &p.relaying
+	x.mu.Lock()
+	st.Relayed = x.relay.Counts()
+	x.mu.Unlock()
+	st.RelayGiven, st.RelayFull = x.given.Load(), x.full.Load()
 	st.Warm = st.Role == replica.Standby && p.isWarm()
 	return st
 }

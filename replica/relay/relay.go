@@ -45,11 +45,13 @@ type Relay struct {
 	fresh []key          // not passed on yet
 	taken uint64         // queries since Open
 	next  mad.Time       // when one of wait is to be passed on again; 0: none
-	count Counts
+	count Counts         // since Open
+	past  Counts         // before
 }
 
-// Counts are those of the queries since Open.
+// Counts are those of queries.
 type Counts struct {
+	Passed   int // queries that were passed on, each once
 	Answered int // queries whose answers hosts got
 	Late     int // those that were not answered in time
 	Refused  int // those for which there was no room
@@ -70,15 +72,23 @@ type query struct {
 
 // Open has queries taken for the time of Window.
 func (r *Relay) Open(now mad.Time) {
-	*r = Relay{until: now.Add(Window), wait: map[key]*query{}, each: map[ib.LID]int{}}
+	r.Close()
+	r.until, r.wait, r.each = now.Add(Window), map[key]*query{}, map[ib.LID]int{}
 }
 
-// Close ends that, and forgets those that wait.
+// Close ends that, and forgets those that wait. It returns the counts since Open.
 func (r *Relay) Close() (c Counts) {
 	c = r.count
 	c.Late += len(r.wait)
-	*r = Relay{}
+	*r = Relay{past: r.past.plus(c)}
 	return c
+}
+
+// Counts are those of all queries that are decided.
+func (r *Relay) Counts() Counts { return r.past.plus(r.count) }
+
+func (c Counts) plus(o Counts) Counts {
+	return Counts{c.Passed + o.Passed, c.Answered + o.Answered, c.Late + o.Late, c.Refused + o.Refused}
 }
 
 // IsOpen reports whether queries are taken.
@@ -164,6 +174,9 @@ func (r *Relay) Due(now mad.Time, send func(*mad.Packet)) mad.Time {
 }
 
 func (r *Relay) pass(q *query, now mad.Time, send func(*mad.Packet)) {
+	if q.due == 0 {
+		r.count.Passed++
+	}
 	q.due = now.Add(q.pause)
 	q.pause *= 2
 	r.wake(q.due)

@@ -134,7 +134,7 @@ func TestAgain(t *testing.T) {
 	if _, ok := r.Answer(at(2*Patience), kept.Addr, answer(&kept, 9)); ok {
 		t.Error("the host gets it twice")
 	}
-	if c := r.Close(); c != (Counts{Answered: 1, Late: 2}) {
+	if c := r.Close(); c != (Counts{Passed: 1, Answered: 1, Late: 2}) {
 		t.Errorf("%+v", c)
 	}
 }
@@ -248,7 +248,10 @@ func campaign(t *testing.T, seed uint64) {
 		t.Errorf("seed %d: %d of %d queries answered", seed, len(answered), len(asked))
 	}
 	c := x.Close()
-	if c.Answered != len(answered) || c.Answered+c.Late != len(asked) {
+	if x.Counts() != c {
+		t.Errorf("seed %d: %+v, want %+v", seed, x.Counts(), c)
+	}
+	if c.Passed != len(asked) || c.Answered != len(answered) || c.Answered+c.Late != len(asked) {
 		t.Errorf("seed %d: %+v, of %d queries %d were answered", seed, c, len(asked), len(answered))
 	}
 }
