@@ -31,11 +31,12 @@ func TestRelayed(t *testing.T) {
 				t.Errorf("%s is served without a pair", f.GetName())
 			}
 			for _, m := range f.Metric {
-				name := f.GetName()
+				var name strings.Builder
+				name.WriteString(f.GetName())
 				for _, l := range m.Label {
-					name += " " + l.GetValue()
+					name.WriteString(" " + l.GetValue())
 				}
-				got[name] = m.GetCounter().GetValue()
+				got[name.String()] = m.GetCounter().GetValue()
 			}
 		}
 	}
