@@ -144,11 +144,18 @@ export function chart(canvas, o) {
   }
 
   const font = px => `${px}px system-ui, sans-serif`;
+  const fits = (text, width) => g.measureText(text).width <= width;
+
+  // A name that is too long loses what is in brackets, then its start: numbers are at the end.
   function label(text, x, y, width, c) {
     g.fillStyle = c || color.ink;
     let t = text;
-    if (g.measureText(t).width > width) t = t.replace(/ \(.*/, '');
-    if (g.measureText(t).width <= width) g.fillText(t, x, y);
+    if (!fits(t, width)) t = t.replace(/ \(.*/, '');
+    for (let rest = t.slice(1); !fits(t, width); rest = rest.slice(1)) {
+      if (rest.length < 3) return;
+      t = `…${rest}`;
+    }
+    g.fillText(t, x, y);
   }
 
   function names(m) {
