@@ -328,7 +328,7 @@ var programTable = []Setting{
 	},
 	{
 		Name: "webhooks", Group: Serving, Arg: "FILE", Since: v020, Live: true,
-		Meaning: "targets that get events as signed webhooks: name, url, secret-file, kinds and level of each, in YAML (docs/events.md)",
+		Meaning: "targets that get events as signed webhooks: name, url, secret-file, kinds, level and batch of each, in YAML (docs/events.md)",
 		value:   text{func(c *Config) *string { return &c.Files.Webhooks }},
 	},
 	{

@@ -21,6 +21,7 @@ type Target struct {
 	Secrets [][]byte // each signs
 	Kinds   []string // as api.EventsQuery.Kinds
 	Level   string   // at least; empty: any
+	Batch   int      // most events of a request, 1 to mostBatch; 0: each event is a request, and no list
 }
 
 // host is the URL without what may be a key.
@@ -34,6 +35,7 @@ func (t *Target) host() string {
 
 const (
 	mostTargets            = 32
+	mostBatch              = 1000
 	leastSecret, maxSecret = 24, 64 // bytes, by Standard Webhooks
 )
 
@@ -46,6 +48,7 @@ func Parse(b []byte, dir string) ([]Target, error) {
 			SecretFile string   `yaml:"secret-file"`
 			Kinds      []string `yaml:"kinds"`
 			Level      string   `yaml:"level"`
+			Batch      int      `yaml:"batch"`
 		} `yaml:"targets"`
 	}
 	if err := yaml.NewDecoder(bytes.NewReader(b), yaml.Strict()).Decode(&file); err != nil {
@@ -76,6 +79,9 @@ func Parse(b []byte, dir string) ([]Target, error) {
 		default:
 			return fail("level %q: want info, warn or error", t.Level)
 		}
+		if t.Batch < 0 || t.Batch > mostBatch {
+			return fail("batch %d: want 1 to %d events, or 0 for a request for each event", t.Batch, mostBatch)
+		}
 		if !filepath.IsAbs(t.SecretFile) {
 			t.SecretFile = filepath.Join(dir, t.SecretFile)
 		}
@@ -87,7 +93,7 @@ func Parse(b []byte, dir string) ([]Target, error) {
 		if err != nil {
 			return fail("secret-file: %w", err)
 		}
-		list = append(list, Target{Name: t.Name, URL: t.URL, Secrets: secrets, Kinds: t.Kinds, Level: t.Level})
+		list = append(list, Target{Name: t.Name, URL: t.URL, Secrets: secrets, Kinds: t.Kinds, Level: t.Level, Batch: t.Batch})
 	}
 	return list, nil
 }

@@ -7,19 +7,13 @@ package webhook
 
 import (
 	"bytes"
-	"cmp"
 	"context"
-	"crypto/hmac"
-	"crypto/sha256"
-	"encoding/base64"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/url"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -31,7 +25,9 @@ const (
 	// Queue is how many events a target may be behind, by their numbers; older ones are dropped and counted.
 	Queue = 10_000
 
-	pageEvents = 32 // read at a time: an event has at most 1 MiB, and most have 300 bytes
+	pageEvents = 32                     // read at a time: an event has at most 1 MiB, and most have 300 bytes
+	mostBody   = 1 << 20                // of a batch, but that one event may have more
+	batchPause = 100 * time.Millisecond // from a batch that was not full to the next one
 	firstPause = time.Second
 	mostPause  = 5 * time.Minute
 	answerTime = 15 * time.Second
@@ -103,24 +99,79 @@ const (
 // Run sends until ctx ends.
 func (x *Sender) Run(ctx context.Context) {
 	defer x.client.CloseIdleConnections()
-	for ctx.Err() == nil {
-		more := x.source.More()
-		at := x.skip()
-		list := x.source.After(at, pageEvents)
-		for i := range list {
-			if e := &list[i]; x.wants(e) && !x.deliver(ctx, e) {
-				return
-			}
-			x.done(list[i].Seq)
+	var page []api.Event // read, and not yet in a message
+	var pause time.Duration
+	for {
+		if !sleep(ctx, pause) {
+			return
 		}
-		if len(list) > 0 {
+		began := time.Now()
+		more, at := x.source.More(), x.skip()
+		var m message
+		var to uint64
+		m, page, to = x.collect(page, at)
+		if m.events > 0 {
+			switch x.deliver(ctx, &m) {
+			case ended:
+				return
+			case tooOld:
+				page = nil
+				continue
+			}
+		}
+		if pause = 0; m.events > 0 && m.events < x.target.Batch {
+			pause = batchPause - time.Since(began)
+		}
+		if to > at {
+			x.done(to)
 			continue
 		}
 		select {
 		case <-more:
 		case <-ctx.Done():
+			return
 		}
 	}
+}
+
+// sleep returns false when ctx has ended.
+func sleep(ctx context.Context, d time.Duration) bool {
+	if d <= 0 {
+		return ctx.Err() == nil
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// collect makes a message of the next events that the target wants, from page and from the source. It returns what
+// is left of the page, and the number up to which it has read; at is that number when it begins. A page without a
+// wanted event ends it.
+func (x *Sender) collect(page []api.Event, at uint64) (m message, rest []api.Event, to uint64) {
+	to = at
+	for m.events < max(x.target.Batch, 1) {
+		if len(page) == 0 {
+			if to > at && m.events == 0 {
+				break
+			}
+			if page = x.source.After(to, pageEvents); len(page) == 0 {
+				break
+			}
+		}
+		e := &page[0]
+		if x.wants(e) && !m.add(e, x.source.ID(), x.target.Batch > 0) {
+			break
+		}
+		to = max(to, e.Seq)
+		page = page[1:]
+	}
+	m.close()
+	return m, page, to
 }
 
 func (x *Sender) wants(e *api.Event) bool {
@@ -159,44 +210,43 @@ func (x *Sender) Status() api.Webhook {
 	return x.st
 }
 
-// deliver sends an event until the target took it, or it is too old. It returns false when ctx has ended or the
-// target wants no more.
-func (x *Sender) deliver(ctx context.Context, e *api.Event) bool {
-	id := "evt_" + x.source.ID() + "_" + strconv.FormatUint(e.Seq, 10)
-	body, err := Body(e, id)
-	if err != nil {
-		return true // strings and numbers are always JSON
-	}
+// outcome is what became of a message.
+type outcome int
+
+const (
+	taken  outcome = iota
+	tooOld         // for the queue, all of it or its first events
+	ended          // ctx has ended, or the target wants no more
+)
+
+// deliver sends a message until the target took it, or it is too old.
+func (x *Sender) deliver(ctx context.Context, m *message) outcome {
 	for pause := firstPause; ; pause = min(2*pause, mostPause) {
-		wait, err := x.post(ctx, id, body)
+		wait, err := x.post(ctx, m)
 		if ctx.Err() != nil {
-			return false
+			return ended
 		}
 		if err == nil {
-			x.succeeded()
-			return true
+			x.succeeded(m.events)
+			return taken
 		}
 		if x.failed(err) == gone {
 			<-ctx.Done()
-			return false
+			return ended
 		}
-		timer := time.NewTimer(min(max(pause, wait), mostPause))
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
-			return false
+		if !sleep(ctx, min(max(pause, wait), mostPause)) {
+			return ended
 		}
-		if x.skip() >= e.Seq {
-			return true
+		if x.skip() >= m.first {
+			return tooOld
 		}
 	}
 }
 
-func (x *Sender) succeeded() {
+func (x *Sender) succeeded(events int) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	x.st.Sent++
+	x.st.Sent += uint64(events)
 	x.st.State, x.st.Error, x.st.Failures = closed, "", 0
 }
 
@@ -221,18 +271,18 @@ func (x *Sender) failed(err error) string {
 var errGone = errors.New("it answered 410 Gone")
 
 // post makes one try. wait is how long the target wants to be left alone, 0 if it does not say.
-func (x *Sender) post(ctx context.Context, id string, body []byte) (wait time.Duration, err error) {
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, x.target.URL, bytes.NewReader(body))
+func (x *Sender) post(ctx context.Context, m *message) (wait time.Duration, err error) {
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, x.target.URL, bytes.NewReader(m.body))
 	if err != nil {
 		return 0, errors.New("the URL cannot be used") // the error has the URL, which may have a key
 	}
 	now := time.Now()
 	h := r.Header
-	h.Set("Content-Type", "application/cloudevents+json; charset=utf-8")
+	h.Set("Content-Type", m.contentType)
 	h.Set("User-Agent", "heddle")
-	h.Set("webhook-id", id)
+	h.Set("webhook-id", m.id)
 	h.Set("webhook-timestamp", strconv.FormatInt(now.Unix(), 10))
-	h.Set("webhook-signature", Sign(x.target.Secrets, id, now, body))
+	h.Set("webhook-signature", Sign(x.target.Secrets, m.id, now, m.body))
 	resp, err := x.client.Do(r)
 	if err != nil {
 		var u *url.Error
@@ -253,37 +303,4 @@ func (x *Sender) post(ctx context.Context, id string, body []byte) (wait time.Du
 		wait = time.Duration(min(s, int(mostPause/time.Second))) * time.Second
 	}
 	return wait, fmt.Errorf("it answered %s", resp.Status)
-}
-
-// Sign is the webhook-signature of a message: one for each secret, so that secrets can be exchanged.
-func Sign(secrets [][]byte, id string, at time.Time, body []byte) string {
-	list := make([]string, len(secrets))
-	for i, s := range secrets {
-		m := hmac.New(sha256.New, s)
-		fmt.Fprintf(m, "%s.%d.", id, at.Unix())
-		m.Write(body)
-		list[i] = "v1," + base64.StdEncoding.EncodeToString(m.Sum(nil))
-	}
-	return strings.Join(list, " ")
-}
-
-// Body is the CloudEvents message of an event.
-func Body(e *api.Event, id string) ([]byte, error) {
-	ring := id[:strings.LastIndexByte(id, '_')+1]
-	return json.Marshal(struct {
-		SpecVersion string     `json:"specversion"`
-		ID          string     `json:"id"`
-		Source      string     `json:"source"`
-		Type        string     `json:"type"`
-		Subject     string     `json:"subject,omitempty"`
-		Time        time.Time  `json:"time"`
-		ContentType string     `json:"datacontenttype"`
-		Level       string     `json:"heddlelevel"`
-		Cause       string     `json:"heddlecause"`
-		Data        *api.Event `json:"data"`
-	}{
-		"1.0", id, "/heddle/" + url.PathEscape(cmp.Or(e.Manager, "manager")), "heddle.event." + e.Kind,
-		cmp.Or(e.Attrs["node_guid"], e.Attrs["port_guid"]), e.Time.UTC(), "application/json",
-		e.Level, ring + strconv.FormatUint(e.Cause, 10), e,
-	})
 }

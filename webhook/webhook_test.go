@@ -75,6 +75,7 @@ type receiver struct {
 	status int
 	got    []string // kinds with numbers, in order
 	tries  []time.Time
+	sent   []string // webhook-id and body of each try
 	check  func(h http.Header, body []byte) error
 	errs   []error
 	header http.Header // of answers
@@ -91,6 +92,7 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.tries = append(r.tries, time.Now())
+	r.sent = append(r.sent, q.Header.Get("webhook-id")+" "+string(b))
 	maps.Copy(w.Header(), r.header)
 	if r.status != 0 {
 		w.WriteHeader(r.status)
@@ -101,13 +103,18 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 			r.errs = append(r.errs, err)
 		}
 	}
-	var m struct {
+	if q.Header.Get("Content-Type") == "application/cloudevents+json; charset=utf-8" {
+		b = fmt.Appendf(nil, "[%s]", b)
+	}
+	var list []struct {
 		Data api.Event `json:"data"`
 	}
-	if err := json.Unmarshal(b, &m); err != nil {
+	if err := json.Unmarshal(b, &list); err != nil {
 		r.errs = append(r.errs, err)
 	}
-	r.got = append(r.got, fmt.Sprint(m.Data.Kind, m.Data.Seq))
+	for _, m := range list {
+		r.got = append(r.got, fmt.Sprint(m.Data.Kind, m.Data.Seq))
+	}
 	w.WriteHeader(http.StatusNoContent)
 }
 
@@ -361,6 +368,8 @@ func TestParse(t *testing.T) {
 		"targets: [{name: a, url: 'https://example.test/KEY', secret-file: none}]",
 		"targets: [{name: '', url: 'https://example.test/KEY', secret-file: s}]",
 		"targets: [{name: a, urll: 'https://example.test'}]",
+		"targets: [{name: a, url: 'https://example.test/KEY', batch: -1, secret-file: s}]",
+		"targets: [{name: a, url: 'https://example.test/KEY', batch: 1001, secret-file: s}]",
 	} {
 		if _, err := Parse([]byte(text), dir); err == nil || strings.Contains(err.Error(), "KEY") {
 			t.Errorf("%s: %v", text, err)
@@ -420,12 +429,13 @@ func BenchmarkDeliver(b *testing.B) {
 	s.add(1, "node_gone")
 	x := New(Target{Name: "t", URL: srv.URL, Secrets: [][]byte{secret}}, s, OpenMarks(filepath.Join(b.TempDir(), "marks"), "x"), nil)
 	defer x.client.CloseIdleConnections()
-	e := s.After(0, 1)[0]
 	b.ReportAllocs()
 	for b.Loop() {
-		if !x.deliver(b.Context(), &e) || x.Status().Failed > 0 {
+		var m message
+		m.add(&s.list[0], s.ID(), false)
+		if x.deliver(b.Context(), &m) != taken || x.Status().Failed > 0 {
 			b.Fatalf("%+v", x.Status())
 		}
-		x.done(e.Seq)
+		x.done(m.first)
 	}
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -40,6 +41,7 @@ var (
 	eventTurns   = flag.Int("event-turns", 120, "events: turns with events, of 0.5 s, and as many without, for each load")
 	eventSocket  = flag.String("events-manager", "", "events: run as the manager under measurement, at the simulator with this socket name")
 	eventDir     = flag.String("events-dir", "", "events: directory of that manager's events and of its control socket")
+	eventBatch   = flag.Int("events-batch", 0, "events: most events in one of these webhooks; 0: a request for each")
 	eventTargets = flag.String("events-targets", "", "events: where that manager sends webhooks: two addresses, with a comma between")
 )
 
@@ -49,7 +51,19 @@ const eventRate = 1000
 // eventCase is a load of the SA, and who reads the events meanwhile.
 type eventCase struct {
 	webhooks bool // one target takes them, nobody listens at the other
+	batch    int  // webhook.Target.Batch
 	window   int
+}
+
+// readers says who reads the events.
+func (c *eventCase) readers() string {
+	switch {
+	case !c.webhooks:
+		return "none"
+	case c.batch > 0:
+		return "one takes them, one is dead, in batches"
+	}
+	return "one takes them, one is dead"
 }
 
 // events measures what 1,000 events a second cost the SA. Heddle bounds the events that a subnet or
@@ -63,7 +77,7 @@ func (b *bench) events(sizes []int) error {
 		"99 %", "with events", "÷ (median of turns)", "quartiles", "CPU of the manager", "with events",
 		"wait for locks in 1 s", "with events", "Add, 99.9 %")
 	for _, hosts := range sizes {
-		for _, c := range []eventCase{{false, 1}, {false, 16}, {true, 1}, {true, 16}} {
+		for _, c := range []eventCase{{false, 0, 1}, {false, 0, 16}, {true, 0, 1}, {true, 0, 16}, {true, 1000, 1}, {true, 1000, 16}} {
 			if err := b.eventCase(t, hosts, c); err != nil {
 				return fmt.Errorf("%d hosts: %w", hosts, err)
 			}
@@ -97,7 +111,7 @@ func (b *bench) eventCase(t table, hosts int, c eventCase) error {
 		}
 		defer end()
 	}
-	m, err := b.startEventManager(netlist, addr)
+	m, err := b.startEventManager(netlist, addr, c.batch)
 	if m != nil {
 		defer m.end()
 	}
@@ -149,8 +163,7 @@ func (b *bench) eventCase(t table, hosts int, c eventCase) error {
 	p99 := func(x *eventTurn) float64 { return x.P99 }
 	cpu := func(x *eventTurn) float64 { return 100 * x.cpu }
 	waits := func(x *eventTurn) float64 { return 1e6 * x.waits }
-	readers := map[bool]string{false: "none", true: "one takes them, one is dead"}[c.webhooks]
-	t.row("%d|%s|%d|%d|%d|%d|%d|%.0f|%.0f|%s|%s|%s|%s|**%.2f**|%.2f to %.2f|%.0f %%|%.0f %%|%s|%s|%s", hosts, readers, c.window, len(ratios), st.Added, st.Lost, got.Load(),
+	t.row("%d|%s|%d|%d|%d|%d|%d|%.0f|%.0f|%s|%s|%s|%s|**%.2f**|%.2f to %.2f|%.0f %%|%.0f %%|%s|%s|%s", hosts, c.readers(), c.window, len(ratios), st.Added, st.Lost, got.Load(),
 		of(0, qps), of(1, qps), microseconds(of(0, p50)), microseconds(of(1, p50)), microseconds(of(0, p99)), microseconds(of(1, p99)),
 		ratio, ratios[len(ratios)/4], ratios[len(ratios)*3/4], of(0, cpu), of(1, cpu),
 		microseconds(of(0, waits)), microseconds(of(1, waits)), microseconds(st.Adding))
@@ -171,7 +184,7 @@ func (m *eventManager) end() {
 	m.sim.stop(syscall.SIGKILL)
 }
 
-func (b *bench) startEventManager(netlist, targets string) (*eventManager, error) {
+func (b *bench) startEventManager(netlist, targets string, batch int) (*eventManager, error) {
 	sim, sock, err := b.serve("heddle sim", netlist)
 	if err != nil {
 		return nil, err
@@ -191,7 +204,8 @@ func (b *bench) startEventManager(netlist, targets string) (*eventManager, error
 			return d.DialContext(ctx, "unix", filepath.Join(dir, "control"))
 		},
 	}}
-	if m.manager, err = launch(dir, nil, self, "-events-manager", sock, "-events-dir", dir, "-events-targets", targets); err != nil {
+	if m.manager, err = launch(dir, nil, self, "-events-manager", sock, "-events-dir", dir,
+		"-events-targets", targets, "-events-batch", strconv.Itoa(batch)); err != nil {
 		return m, err
 	}
 	_, err = m.manager.await(eventsReady, b.limit)
@@ -241,7 +255,10 @@ func runEventManager() error {
 	if dead, fine, ok := strings.Cut(*eventTargets, ","); ok {
 		secrets := [][]byte{[]byte("a secret of a benchmark, 32 byte")}
 		g := webhook.NewGroup(ctx, events, webhook.OpenMarks(filepath.Join(*eventDir, "marks"), events.ID()), nil)
-		g.Set([]webhook.Target{{Name: "dead", URL: dead, Secrets: secrets}, {Name: "fine", URL: fine, Secrets: secrets}})
+		g.Set([]webhook.Target{
+			{Name: "dead", URL: dead, Secrets: secrets, Batch: *eventBatch},
+			{Name: "fine", URL: fine, Secrets: secrets, Batch: *eventBatch},
+		})
 		defer g.Wait()
 	}
 	core := sm.Defaults()
@@ -274,8 +291,13 @@ func eventTargetsOf(got *atomic.Uint64) (addr string, end func(), err error) {
 	}
 	l[0].Close()
 	srv := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		_, _ = io.Copy(io.Discard, r.Body) // what was sent counts
-		got.Add(1)
+		if b, err := io.ReadAll(r.Body); err != nil {
+			return // it is sent again
+		} else if len(b) > 0 && b[0] == '[' {
+			got.Add(uint64(bytes.Count(b, []byte(`"specversion":`))))
+		} else {
+			got.Add(1)
+		}
 		w.WriteHeader(http.StatusNoContent)
 	})}
 	go func() { _ = srv.Serve(l[1]) }() // until Close
