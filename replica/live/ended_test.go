@@ -25,7 +25,8 @@ func TestEnded(t *testing.T) {
 	if by := b.put("after"); by != o {
 		t.Fatal("a manager that ended took a change")
 	}
-	if st := o.pair().Status(); st.Why != replica.WhySilence || st.State != Alone {
-		t.Errorf("it is %v: %v", st.State, st.Why)
+	b.eventually("it shows that it is alone", func() bool { return o.pair().Status().State == Alone })
+	if st := o.pair().Status(); st.Why != replica.WhySilence {
+		t.Errorf("it is active: %v", st.Why)
 	}
 }
