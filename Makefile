@@ -10,7 +10,7 @@ export CGO_ENABLED ?= 0
 # How long each fuzz target runs under `make fuzz`.
 FUZZTIME ?= 20s
 
-.PHONY: help build heddle-etcd packages image test-packages test-migration run check test test-only test-etcd same race fuzz-some test-long test-kernel soak bench bench-repair bench-page bench-peers fuzz lint fmt deps clean
+.PHONY: help build heddle-etcd packages image test-packages test-migration run check test test-only test-etcd same race fuzz-some test-long test-kernel soak bench bench-repair bench-page bench-peers fuzz lint fmt deps deps-packages clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -34,10 +34,10 @@ image: bin/rootfs.tar ## the container image heddle:latest
 	@mkdir -p bin/image && cp contrib/container/Containerfile bin/rootfs.tar bin/image
 	$(CONTAINER) build -t heddle:latest -f bin/image/Containerfile bin/image
 
-test-packages: deps ## installs the packages in a clean Debian root, upgrades, removes and purges them
+test-packages: deps-packages ## installs the packages in a clean Debian root, upgrades, removes and purges them
 	@HEDDLE_LONG=1 $(GO) test -count=1 -timeout 30m -v -skip '^TestMigration$$' ./packaging/
 
-test-migration: deps ## from OpenSM to Heddle and back in a clean Debian with systemd, by the commands of docs/opensm.md
+test-migration: deps-packages ## from OpenSM to Heddle and back in a clean Debian with systemd, by the commands of docs/opensm.md
 	@HEDDLE_LONG=1 $(GO) test -count=1 -timeout 30m -v -run '^TestMigration$$' ./packaging/
 
 run: build ## a simulated 648-host fat tree, its subnet manager and the status page
@@ -45,6 +45,9 @@ run: build ## a simulated 648-host fat tree, its subnet manager and the status p
 
 deps: ## install the Debian packages the tests use, where we may
 	@./internal/deps/install.sh
+
+deps-packages: # and those that test the packages
+	@./internal/deps/install.sh packages
 
 # What needs a real tool for long, or a fabric for long, is left to make test.
 check: ## before each commit, in less than a minute: formatting, vet, the quick tests of what changed

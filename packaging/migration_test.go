@@ -60,8 +60,8 @@ const (
 func TestMigration(t *testing.T) {
 	need.Long(t)
 	commands := walk(t)
+	r := debian(t, "opensm") // first: what it needs may be missing, and to build takes minutes
 	p := build(t, "..", "1.0.0")
-	r := debian(t, "opensm")
 	f := simulate(t, filepath.Join(programs(t, p), "heddle"), "fattree", fmt.Sprint(walkHosts))
 	m := r.boot(f, "host-1")
 	m.copyIn(p.deb)

@@ -15,8 +15,8 @@ import (
 // serves; so is one that was killed. It reads its settings again, and stops in good order.
 func TestSystemd(t *testing.T) {
 	need.Long(t)
-	p := build(t, "..", "1.0.0")
 	r := debian(t, "infiniband-diags")
+	p := build(t, "..", "1.0.0")
 	f := simulate(t, filepath.Join(programs(t, p), "heddle"), "xgft", "2", "4,4", "1,1")
 	m := r.boot(f, "host-1")
 	m.copyIn(p.deb)

@@ -2,6 +2,7 @@
 # Installs the Debian packages that the tests compare Heddle with, if they are
 # lacking and this user may install them. Without them the tests that need
 # them are skipped, and the list at the end of the run says so.
+# install.sh packages: also those that test Heddle's packages.
 set -euo pipefail
 
 want=(
@@ -19,6 +20,12 @@ want=(
   mandoc:mandoc
   rsyslogd:rsyslog
   gcc:gcc # for the race detector
+)
+[ "${1:-}" = packages ] && want+=(
+  mmdebstrap:mmdebstrap
+  lintian:lintian
+  rpmlint:rpmlint
+  setpriv:util-linux
 )
 lack=()
 for w in "${want[@]}"; do
