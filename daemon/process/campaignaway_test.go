@@ -75,7 +75,7 @@ func (c *campaign) masters() (list []*node) {
 }
 
 // TestMasterChangesAway: the master ends, or is stopped, while etcd is away for all, or in the moment before
-// that. Another manager is master within 2 s (of the model: docs/ha.md has those of real processes), and
+// that. Another manager is master within 2 s (of the model: docs/ha-measured.md has those of real processes), and
 // acknowledges nothing until etcd is back. Then it has the term within two. If the old master comes back,
 // SMInfo decides which of them goes on.
 func TestMasterChangesAway(t *testing.T) {

@@ -112,7 +112,7 @@ func (w *watch) longest() time.Duration { return time.Duration(w.gap.Swap(0)) }
 
 // TestPairGap measures how long a host gets no answer of the SA when the active manager is killed, or
 // hands over: one that asks where its port says, and with a LID that floats one that hears nothing.
-// docs/ha.md has the numbers. With HEDDLE_LONG=11664 the subnet has as many hosts, and each is done once.
+// docs/ha-measured.md has the numbers. With HEDDLE_LONG=11664 the subnet has as many hosts, and each is done once.
 func TestPairGap(t *testing.T) {
 	need.Long(t)
 	size, rounds := "648", 5

@@ -100,7 +100,7 @@ func (x *trio) settled(dead int) int {
 }
 
 // TestQuorumGap measures how long a host gets no answer of the SA when the master of three managers with
-// one state in etcd is killed, or its host dies with the leader of etcd on it. docs/ha.md has the numbers.
+// one state in etcd is killed, or its host dies with the leader of etcd on it. docs/ha-measured.md has the numbers.
 // With HEDDLE_LONG=11664 the subnet has as many hosts, and each is done twice.
 func TestQuorumGap(t *testing.T) {
 	need.Long(t)

@@ -10,7 +10,7 @@
 //	go p.Run(ctx)
 //	// start: daemon.New(daemon.Config{Port: p.ManagerPort(), Store: p.Store(), …})
 //
-// All methods of Pair may be called concurrently. docs/ha.md describes the pair to operators,
+// All methods of Pair may be called concurrently. docs/ha.md describes the pair to operators, docs/ha-rules.md its rules,
 // docs/format/pair.md what goes over the wire.
 package live
 

@@ -1,5 +1,5 @@
 // Package mirror carries the published state of a manager to its standby, so that the standby can
-// answer queries as the master did before it has read the subnet itself (docs/ha.md).
+// answer queries as the master did before it has read the subnet itself (docs/ha-rules.md).
 //
 //	e := mirror.NewEncoder(term)     // at the master
 //	send(e.Next(snapshot))           // after each new snapshot
