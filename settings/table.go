@@ -45,7 +45,7 @@ var subnetTable = []Setting{
 	},
 	{
 		Name: "claim-wait", Group: Subnet, Arg: "TIME", Since: v020,
-		Meaning: "at startup, how long to wait for another manager to release the port",
+		Meaning: "maximum time at the start to wait for another manager to release the port",
 		value:   span{at: func(c *Config) *time.Duration { return &c.ClaimWait }, zero: "not at all"},
 	},
 	{
@@ -95,7 +95,7 @@ var subnetTable = []Setting{
 	},
 	{
 		Name: "m-key-protect", Group: Keys, Arg: "BITS", Since: first, OpenSM: "m_key_protection_level",
-		Meaning: "M_Key protection bits: what a port answers to requests without the key",
+		Meaning: "M_Key protection bits: how a port answers requests without the key",
 		value:   number[uint8]{at: func(c *Config) *uint8 { return &c.SM.MKeyProtect }, max: 3},
 	},
 	{
@@ -145,7 +145,7 @@ var hostTable = []Setting{
 	},
 	{
 		Name: "strict-partitions", Group: Access, Since: v020,
-		Meaning: "revoke P_Keys and addresses of virtual functions that the store does not know, even if another manager may have assigned them; by default a manager whose store cannot know them keeps them (docs/ha.md)",
+		Meaning: "revoke P_Keys and addresses of virtual functions that the store does not know, even if another manager may have assigned them; by default a manager whose store may lack them keeps them (docs/ha.md)",
 		value:   boolean{func(c *Config) *bool { return &c.SM.StrictPartitions }},
 	},
 	{
@@ -313,7 +313,7 @@ var programTable = []Setting{
 	},
 	{
 		Name: "api-read-token-file", Group: Serving, Arg: "FILE", Since: first,
-		Meaning: "file with a token that reads, and without which, or a named token or a certificate, nobody does; addresses that are not loopback require one of these in any case",
+		Meaning: "file with a token of the role viewer; then reading needs it, or a named token or a client certificate; addresses that are not loopback require one of these in any case",
 		value:   text{func(c *Config) *string { return &c.API.ReadToken }},
 	},
 	{
@@ -333,7 +333,7 @@ var programTable = []Setting{
 	},
 	{
 		Name: "api-rate", Group: Serving, Arg: "N", Since: v020, Unit: "requests a second", Live: true,
-		Meaning: "how many requests each named token and each client certificate may make in the long run, and ten seconds' worth at a time",
+		Meaning: "average rate of requests of each named token and each client certificate, with bursts of ten seconds' worth",
 		value:   number[int]{at: func(c *Config) *int { return &c.API.Rate }, max: 1_000_000, zero: "any number"},
 	},
 	{

@@ -9,14 +9,14 @@ import (
 var congestionTable = []Setting{
 	{
 		Name: "congestion-control", Group: Congestion, Arg: "MODE", Since: v020, OpenSM: "congestion_control", Commands: []string{"sm", "up"}, Live: true,
-		Meaning: "congestion control by switches and adapters: observe reads what they hold and shows what differs from the settings below, act writes these, withdraw turns it off at all nodes; off sends nothing, and nodes keep what they hold",
+		Meaning: "congestion control by switches and adapters: observe reads their settings and shows differences from the settings below, act writes these, withdraw turns it off at all nodes; off sends nothing, and nodes keep their settings",
 		value: choice[congestion.Mode]{at: func(c *Config) *congestion.Mode { return &c.Congestion.Mode }, all: []word[congestion.Mode]{
 			{"off", congestion.Off}, {"observe", congestion.Observe}, {"act", congestion.Act}, {"withdraw", congestion.Withdraw},
 		}},
 	},
 	{
 		Name: "cc-senders", Group: Congestion, Arg: "N", Since: v020, Commands: []string{"sm", "up"},
-		Meaning: "how many hosts may send to one at a time: what is auto is computed for that",
+		Meaning: "how many hosts may send to one at a time: values that are auto are computed for that",
 		value:   number[int]{at: func(c *Config) *int { return &c.Congestion.Policy.Senders }, max: 49151, zero: "all hosts of the subnet, rounded up to a power of 2"},
 	},
 	{
@@ -36,7 +36,7 @@ var congestionTable = []Setting{
 	},
 	{
 		Name: "cc-marking-rate", Group: Congestion, Arg: "N", Since: v020, OpenSM: "cc_sw_cong_setting_marking_rate", Commands: []string{"sm", "up"},
-		Meaning: "how many packets that could be marked lie between two marked ones, on average",
+		Meaning: "average number of unmarked packets between two marked ones, of the packets that could be marked",
 		value:   number[uint16]{at: func(c *Config) *uint16 { return &c.Congestion.Policy.MarkingRate }, max: 65535, zero: "all are marked"},
 	},
 	{
@@ -66,7 +66,7 @@ var congestionTable = []Setting{
 	},
 	{
 		Name: "cc-credit-mask", Group: Congestion, Arg: "MASK", Since: v020, OpenSM: "cc_sw_cong_setting_credit_mask", Commands: []string{"sm", "up"},
-		Meaning: "ports of switches that look for starvation of credits, bit n for port n",
+		Meaning: "ports of switches that detect starvation of credits, bit n for port n",
 		value: special{
 			parse: func(c *Config, s string) error {
 				m, err := portMask(s)
@@ -101,12 +101,12 @@ var congestionTable = []Setting{
 	},
 	{
 		Name: "cc-switch-map", Group: Congestion, Arg: "MASK", Since: v020, OpenSM: "cc_sw_cong_setting_control_map", Commands: []string{"sm", "up"},
-		Meaning: "what is written of switches: bit 0 victim mask, 1 credit mask, 2 threshold and packet size, 3 starvation, 4 marking rate; auto: what is given or computed",
+		Meaning: "settings of switches that are written: bit 0 victim mask, 1 credit mask, 2 threshold and packet size, 3 starvation, 4 marking rate; auto: those that are given or computed",
 		value:   given[uint32]{at: func(c *Config) *congestion.Given[uint32] { return &c.Congestion.Policy.ControlMap }, max: 1<<32 - 1},
 	},
 	{
 		Name: "cc-timer", Group: Congestion, Arg: "N", Since: v020, OpenSM: "cc_ca_cong_setting_ccti_timer", Commands: []string{"sm", "up"},
-		Meaning: "after which time the index of a sender falls by one, in units of 1.024 µs; auto: two packets at the fair share of --cc-senders",
+		Meaning: "time after which the index of a sender decreases by one, in units of 1.024 µs; auto: two packets at the fair share of --cc-senders",
 		value: levels{
 			get: func(c *Config, sl int) (uint16, bool) {
 				return c.Congestion.Policy.Timer[sl].Value, c.Congestion.Policy.Timer[sl].Is
@@ -119,7 +119,7 @@ var congestionTable = []Setting{
 	},
 	{
 		Name: "cc-increase", Group: Congestion, Arg: "N", Since: v020, OpenSM: "cc_ca_cong_setting_ccti_increase", Commands: []string{"sm", "up"},
-		Meaning: "by how much a notification raises the index of a sender",
+		Meaning: "increase of the index of a sender by a notification",
 		value: levels{
 			get: func(c *Config, sl int) (uint16, bool) { return uint16(c.Congestion.Policy.Increase[sl]), true },
 			put: func(c *Config, sl int, v uint16, _ bool) { c.Congestion.Policy.Increase[sl] = uint8(v) }, max: 255,
@@ -127,7 +127,7 @@ var congestionTable = []Setting{
 	},
 	{
 		Name: "cc-trigger", Group: Congestion, Arg: "N", Since: v020, OpenSM: "cc_ca_cong_setting_trigger_threshold", Commands: []string{"sm", "up"},
-		Meaning: "the index at which an adapter logs a sender; auto: where it is slowed to half",
+		Meaning: "index at which an adapter logs a sender; auto: that at which the sender is slowed to half",
 		value: levels{
 			get: func(c *Config, sl int) (uint16, bool) {
 				return uint16(c.Congestion.Policy.Trigger[sl].Value), c.Congestion.Policy.Trigger[sl].Is
@@ -140,7 +140,7 @@ var congestionTable = []Setting{
 	},
 	{
 		Name: "cc-min", Group: Congestion, Arg: "N", Since: v020, OpenSM: "cc_ca_cong_setting_ccti_min", Commands: []string{"sm", "up"},
-		Meaning: "the index below which the timer does not take it; above 0 senders are always slowed",
+		Meaning: "minimum of the index; above 0 senders are always slowed",
 		value: levels{
 			get: func(c *Config, sl int) (uint16, bool) { return uint16(c.Congestion.Policy.Min[sl]), true },
 			put: func(c *Config, sl int, v uint16, _ bool) { c.Congestion.Policy.Min[sl] = uint8(v) }, max: 255,
@@ -148,7 +148,7 @@ var congestionTable = []Setting{
 	},
 	{
 		Name: "cc-control", Group: Congestion, Arg: "WHAT", Since: v020, OpenSM: "cc_ca_cong_setting_port_control", Commands: []string{"sm", "up"},
-		Meaning: "what is slowed: each queue pair (qp), or all of a port and service level together (sl)",
+		Meaning: "unit that is slowed: each queue pair (qp), or all of a port and service level together (sl)",
 		value:   choice[uint16]{at: func(c *Config) *uint16 { return &c.Congestion.Policy.PortControl }, all: []word[uint16]{{"qp", 0}, {"sl", 1}}},
 	},
 	{
@@ -173,22 +173,22 @@ var congestionTable = []Setting{
 	},
 	{
 		Name: "cc-write-key", Group: Congestion, Since: v020, Commands: []string{"sm", "up"},
-		Meaning: "give nodes the CC_Key, so that they refuse settings of others; withdraw removes it",
+		Meaning: "write the CC_Key to nodes, so that they refuse settings of other managers; withdraw removes it",
 		value:   boolean{func(c *Config) *bool { return &c.Congestion.Key.Write }},
 	},
 	{
 		Name: "cc-protect-key", Group: Congestion, Since: v020, Commands: []string{"sm", "up"},
-		Meaning: "have nodes hide the CC_Key from requests with another one",
+		Meaning: "make nodes hide the CC_Key from requests with another one",
 		value:   boolean{func(c *Config) *bool { return &c.Congestion.Key.Protect }},
 	},
 	{
 		Name: "cc-key-lease", Group: Congestion, Arg: "N", Unit: "s", Since: v020, Commands: []string{"sm", "up"},
-		Meaning: "after which time without this manager nodes show the CC_Key to one that asks with another",
+		Meaning: "time without this manager after which nodes show the CC_Key to requests with another one",
 		value:   number[uint16]{at: func(c *Config) *uint16 { return &c.Congestion.Key.Lease }, max: 65535, zero: "never"},
 	},
 	{
 		Name: "cc-interval", Group: Congestion, Arg: "TIME", Since: v020, Commands: []string{"sm", "up"},
-		Meaning: "the longest time between two readings of the settings of a node",
+		Meaning: "maximum time between two readings of the settings of a node",
 		value:   span{at: func(c *Config) *time.Duration { return &c.Congestion.Interval }},
 	},
 	{

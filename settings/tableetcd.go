@@ -22,7 +22,7 @@ const defaultEtcdWait = 2 * time.Second
 var etcdTable = []Setting{
 	{
 		Name: "store", Group: Shared, Arg: "URL", Since: v020, Commands: pairs,
-		Meaning: "where the managers of this subnet keep one state: etcd://HOST:PORT[,HOST:PORT...][/PREFIX], prefix /heddle by default; default: the directory of --state",
+		Meaning: "shared state of the managers of this subnet: etcd://HOST:PORT[,HOST:PORT...][/PREFIX], prefix /heddle by default; default: the directory of --state",
 		value:   text{func(c *Config) *string { return &c.Etcd.Store }},
 	},
 	{
@@ -52,12 +52,12 @@ var etcdTable = []Setting{
 	},
 	{
 		Name: "etcd-wait", Group: Shared, Arg: "TIME", Since: v020, Commands: pairs,
-		Meaning: "how long a change waits for etcd before it is refused; then all are refused until etcd answers",
+		Meaning: "maximum time that a change waits for etcd before it is refused; then all are refused until etcd answers",
 		value:   span{at: func(c *Config) *time.Duration { return &c.Etcd.Wait }, least: 100 * time.Millisecond},
 	},
 	{
 		Name: "etcd-no-compact", Group: Shared, Since: v020, Commands: pairs,
-		Meaning: "leave the compaction of etcd's history to etcd, which other programs use too",
+		Meaning: "do not compact etcd's history, because other programs use this etcd too",
 		value:   boolean{func(c *Config) *bool { return &c.Etcd.NoCompact }},
 	},
 }

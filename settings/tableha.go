@@ -34,7 +34,7 @@ var pairs = []string{"sm"}
 var haTable = []Setting{
 	{
 		Name: "peer", Group: Pair, Arg: "HOST:PORT", Since: v020, Commands: pairs,
-		Meaning: "the other manager of a pair, which has the same state and takes over: its --ha-listen; empty for none. With --store, all other managers (HOST:PORT,HOST:PORT...): a standby then finds a dead master sooner, and knows what it published",
+		Meaning: "the other manager of a pair, which has the same state and takes over: its --ha-listen; empty for none. With --store, all other managers (HOST:PORT,HOST:PORT...): a standby then follows the master's snapshots, and detects the end of its process sooner",
 		value:   text{func(c *Config) *string { return &c.HA.Peer }},
 	},
 	{
@@ -49,7 +49,7 @@ var haTable = []Setting{
 	},
 	{
 		Name: "ha-listen", Group: Pair, Arg: "[HOST]:PORT", Since: v020, Commands: pairs,
-		Meaning: "address on which the other manager copies the state, or others follow what is published; default: all addresses, the port of --peer",
+		Meaning: "address from which the other manager copies the state, or others follow the master's snapshots; default: all addresses, the port of --peer",
 		value:   text{func(c *Config) *string { return &c.HA.Listen }},
 	},
 	{
@@ -59,7 +59,7 @@ var haTable = []Setting{
 	},
 	{
 		Name: "sm-lid", Group: Pair, Arg: "KIND", Since: v020, Commands: pairs,
-		Meaning: "LID of the master's port after a takeover: own, its own one, of which hosts are told; or floating, that of the old master's port, which no host has to be told of, for dedicated manager hosts; give both managers the same",
+		Meaning: "LID of the master's port after a takeover: own, its own one, which hosts are notified of; or floating, that of the old master's port, so that no host has to be notified, for dedicated manager hosts; give both managers the same",
 		value: choice[bool]{func(c *Config) *bool { return &c.SM.FloatLID }, []word[bool]{
 			{"own", false}, {"floating", true},
 		}},
@@ -81,7 +81,7 @@ var haTable = []Setting{
 	},
 	{
 		Name: "ha-secret", Group: Pair, Arg: "FILE", Since: v020, Commands: pairs,
-		Meaning: "file with a secret of the two managers, 16 bytes or more, that their owner alone can read: it makes their messages in the subnet genuine",
+		Meaning: "file with a secret of the two managers, 16 bytes or more, that only its owner can read: it authenticates their messages in the subnet",
 		value:   text{func(c *Config) *string { return &c.HA.Secret }},
 	},
 }

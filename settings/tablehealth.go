@@ -18,24 +18,24 @@ type Cabling struct {
 var healthTable = []Setting{
 	{
 		Name: "findings-act", Group: Counters, Arg: "HOW", Since: v020, Commands: []string{"sm", "up"}, Live: true,
-		Meaning: "what becomes of links between switches with findings whose rule has an action, such as bad_cable: dry-run says what would be done; act drains or isolates them; off does neither",
+		Meaning: "treatment of links between switches with findings whose rule has an action, such as bad_cable: dry-run shows the action; act drains or isolates them; off does neither",
 		value: choice[drain.Mode]{func(c *Config) *drain.Mode { return &c.Actions.Mode }, []word[drain.Mode]{
 			{"dry-run", drain.Say}, {"act", drain.Act}, {"off", drain.Off},
 		}},
 	},
 	{
 		Name: "findings-act-clean", Group: Counters, Arg: "TIME", Since: v020, Commands: []string{"sm", "up"}, Live: true,
-		Meaning: "a link that a rule drained has routes again when it was without a finding for so long; one that it isolated is tried again after so long",
+		Meaning: "time without a finding after which routes use a link again that a rule drained; a link that a rule isolated is tried again after this time",
 		value:   span{at: func(c *Config) *time.Duration { return &c.Actions.Clean }, least: time.Minute},
 	},
 	{
 		Name: "findings-act-expiry", Group: Counters, Arg: "TIME", Since: v020, Commands: []string{"sm", "up"}, Live: true,
-		Meaning: "what a rule did ends when nothing was known of the link for so long, because its counters are not read any more; of a link that it isolated, in any case",
+		Meaning: "time after which the action of a rule ends if the counters of the link are not read any more; for an isolated link in any case",
 		value:   span{at: func(c *Config) *time.Duration { return &c.Actions.Expiry }, least: time.Minute},
 	},
 	{
 		Name: "cabling", Group: Running, Arg: "PLAN", Since: v020, Commands: []string{"sm", "up"}, Live: true,
-		Meaning: "file with the planned cables, in the forms of 'heddle ctl cabling check'; after each sweep that changed the subnet what differs is a finding; read again on SIGHUP",
+		Meaning: "file with the planned cables, in the formats of 'heddle ctl cabling check'; after each sweep that changed the subnet each difference is a finding; read again on SIGHUP",
 		value:   text{func(c *Config) *string { return &c.Cabling.File }},
 	},
 	{

@@ -43,7 +43,7 @@ var routingTable = []Setting{
 	},
 	{
 		Name: "avoid-throttled-links", Group: Routing, Since: v020, OpenSM: "avoid_throttled_links", Live: true,
-		Meaning: "no routes over a link between switches that is narrower or slower than both of its ends can be, unless it is the last one to a part of the subnet or more than half of a switch's links are so: there a hop over it costs 100 (minhop, updn, dnup, sssp, dfsssp; hop-weights count more)",
+		Meaning: "no routes over a link between switches that is narrower or slower than both of its ends support, unless it is the last one to a part of the subnet or more than half of a switch's links are so: there a hop over it costs 100 (minhop, updn, dnup, sssp, dfsssp; hop-weights count more)",
 		value:   boolean{func(c *Config) *bool { return &c.SM.AvoidThrottled }},
 	},
 	{
@@ -185,7 +185,7 @@ var linkTable = []Setting{
 	},
 	{
 		Name: "qos-high-limit", Group: Links, Arg: "N", Unit: "4 KiB", Since: v020, OpenSM: "qos_high_limit", Live: true,
-		Meaning: "with qos, what may leave by the high table before a packet of the low one, by class of port; 0 is one packet, 255 no limit",
+		Meaning: "with qos, the amount of data of the high table that may precede a packet of the low one, by class of port; 0 is one packet, 255 no limit",
 		value:   highLimit,
 	},
 	{

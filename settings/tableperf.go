@@ -19,7 +19,7 @@ var counterTable = []Setting{
 	},
 	{
 		Name: "perf-details", Group: Counters, Since: v020, Commands: []string{"sm", "up"}, Live: true,
-		Meaning: "read what breaks errors and waiting down, where they have grown",
+		Meaning: "read the details of errors and waiting, where they have grown",
 		value:   boolean{func(c *Config) *bool { return &c.Perf.Details }},
 	},
 	{
@@ -49,7 +49,7 @@ var counterTable = []Setting{
 	},
 	{
 		Name: "dftree", Group: Counters, Arg: "HOW", Since: v020, Commands: []string{"sm", "up", "plan"},
-		Meaning: "what becomes of flows to hot spots, which --perf finds: observe says which paths would move to a slow lane; act keeps a lane free for them, and moves them while the hot spot lasts; off does neither",
+		Meaning: "treatment of flows to hot spots, which --perf finds: observe shows the paths that would move to a slow lane; act keeps a lane free for them, and moves them while the hot spot lasts; off does neither",
 		value: choice[dftree.Mode]{func(c *Config) *dftree.Mode { return &c.DFTree }, []word[dftree.Mode]{
 			{"off", dftree.Off}, {"observe", dftree.Observe}, {"act", dftree.Act},
 		}},

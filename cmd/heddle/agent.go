@@ -60,20 +60,20 @@ func newAgent() *cobra.Command {
 		Use:     "agent [--port PORT...]",
 		GroupID: "manage",
 		Short:   "Cache the path records of a host, for its programs and its kernel",
-		Long: `Runs on each host. It answers questions for paths from a cache, so that the SA
-is asked once for a path and not for each connection:
+		Long: `Runs on each host. It answers path queries from a cache, so that the SA gets one
+query for a path and not one for each connection:
 
-  - of programs with librdmacm, and of ib_acme, in place of ibacm (--acm);
-  - of the kernel (IPoIB, rdma_cm, SRP), over the RDMA netlink (--netlink).
+  - queries of programs with librdmacm, and of ib_acme, in place of ibacm (--acm);
+  - queries of the kernel (IPoIB, rdma_cm, SRP), over the RDMA netlink (--netlink).
 
 A path is kept only if the SA permits it (heddle sm
 --subnet-supports-sa-path-caching), and leaves the cache when the SA reports a
-change of it, when the port's addresses change, and by age. What the agent does
-not know it leaves to the kernel, which then asks the SA itself.
+change of it, when the port's addresses change, and by age. If the agent has no
+answer, the kernel queries the SA itself.
 
 Only one service per host can have these sockets: stop ibacm first. Start the
-agent before the programs: librdmacm looks for the socket once, and a program
-that does not find it never asks the agent. See docs/hosts.md and the units
+agent before the programs: librdmacm opens the socket once, and a program that
+does not find it never uses the agent. See docs/hosts.md and the units
 heddle-agent.socket and heddle-agent.service.`,
 		Example: `  heddle agent
   heddle agent --port umad:mlx5_0/1 --addresses /etc/rdma/ibacm_hosts.data

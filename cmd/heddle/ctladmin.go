@@ -23,7 +23,7 @@ func ctlAdministration() []*cobra.Command {
 		ctlCommand("groups", "Multicast groups and their members", http.MethodGet, "/v1/groups", printGroups),
 		ctlCommand("services", "Registered services", http.MethodGet, "/v1/services", printServices),
 		ctlCommand("subscriptions", "Subscriptions to events", http.MethodGet, "/v1/subscriptions", printSubscriptions),
-		ctlCommand("signals", "What subscribers were notified of changed paths, and which have not acknowledged it", http.MethodGet, "/v1/signals", printSignals),
+		ctlCommand("signals", "Show subscribers to changed paths, and those that have not acknowledged them", http.MethodGet, "/v1/signals", printSignals),
 	}
 }
 
@@ -55,12 +55,12 @@ GUID, GID or node description, interfaces of virtual machines also by their name
 func ctlPartitions() *cobra.Command {
 	c := ctlCommand("partitions", "Partitions and the state of their programming", http.MethodGet, "/v1/partitions", printPartitions)
 	c.Args = subcommandOnly
-	c.Long = `Shows the partitions in force, how many ports have each P_Key in their table,
+	c.Long = `Shows the current partitions, how many ports have each P_Key in their table,
 and whether all ports have acknowledged theirs.`
 	var o ctlOptions
 	show := &cobra.Command{
 		Use:   "show",
-		Short: "Print the configuration in force, in the format of OpenSM's partitions.conf",
+		Short: "Print the current configuration, in the format of OpenSM's partitions.conf",
 		Args:  noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return o.ask(cmd, http.MethodGet, "/v1/partitions", nil, func(w io.Writer, body []byte) error {

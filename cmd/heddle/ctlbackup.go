@@ -24,14 +24,14 @@ func ctlBackup() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "backup {--out FILE | --dir DIR}",
 		Short: "Write the stored state of the manager to a file",
-		Long: `Writes what the manager has stored to a file that only its owner can read, one
+		Long: `Writes the stored state of the manager to a file that only its owner can read, one
 line of JSON each entry, with a checksum at the end (docs/format/backup.md). The
-manager goes on meanwhile. The file is complete and checked, or it is not there.
+manager continues to run. The file appears only when it is complete and checked.
 'heddle store import' makes a state file from it.
 
 With --dir the file is named by the time (UTC): heddle-20261123T021500Z.jsonl.
-When it is there, the oldest files with such names are removed, except for the
-last --keep ones. heddle-backup@.timer does this each night.`,
+Then the oldest files with such names are removed, except for the last --keep ones.
+heddle-backup@.timer does this each night.`,
 		Example: `  heddle ctl backup --out backup.jsonl
   heddle ctl backup --dir /var/backups/heddle --keep 30`,
 		Args: noArgs,

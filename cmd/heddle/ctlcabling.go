@@ -29,7 +29,7 @@ func ctlCabling() *cobra.Command {
 		Args:  subcommandOnly,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	c.AddCommand(ctlCablingCheck(), ctlCommand("show", "How the cables compare with the plan of the manager's --cabling", http.MethodGet, "/v1/cabling", printCablingState))
+	c.AddCommand(ctlCablingCheck(), ctlCommand("show", "Show the differences of the cables from the plan of the manager's --cabling", http.MethodGet, "/v1/cabling", printCablingState))
 	return c
 }
 
@@ -49,10 +49,9 @@ as 'heddle topo' makes and ibsim reads, the text of ibnetdiscover, or CSV:
   leaf-1,19,spine-1,3,4x,HDR
   0x0002c90300000010,1,host-1,1
 
-Width and speed may be left out; then a link counts as slow if both its ends can
-do more. A node is the one with the GUID of the plan. If there is none, it is the
-node with that name: its description, the name that the manager's --node-names
-gives it, or of hosts the first word of these.
+Width and speed may be left out; then a link counts as slow if both its ends
+support more. A node is matched by its GUID, otherwise by its name: its description,
+its name in the manager's --node-names, or for hosts the first word of these.
 
 The exit status is 0 if all cables are as planned, 3 if some are not, 2 for a plan
 that cannot be read, and 1 for other errors.`,

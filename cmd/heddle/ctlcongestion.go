@@ -22,8 +22,8 @@ func ctlCongestion() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "congestion",
 		Short: "Congestion control: show, mode",
-		Long: `Shows what switches and adapters hold for congestion control and what they are to
-hold, and changes what the manager does about it.`,
+		Long: `Shows the actual and the wanted settings of switches and adapters for congestion
+control, and changes its mode.`,
 		Args: subcommandOnly,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
@@ -36,10 +36,10 @@ func ctlCongestionShow() *cobra.Command {
 	all := false
 	c := &cobra.Command{
 		Use:   "show [GUID]",
-		Short: "Settings of nodes, what differs, and flows of marked packets",
-		Long: `Without a GUID: the state in numbers, what is wanted, nodes that hold something else,
-take no settings or mark packets, and the flows that logs named. With the GUID of a
-node or port: what it holds next to what is wanted, and its table.`,
+		Short: "Show settings of nodes, differences, and flows of marked packets",
+		Long: `Without a GUID: counts, the wanted settings, nodes that have other settings, refuse
+settings or mark packets, and the flows in the nodes' logs. With the GUID of a node
+or port: its actual and wanted settings, and its table.`,
 		Example: `  heddle ctl congestion show --all
   heddle ctl congestion show 0x0002c90200000001`,
 		Args: func(_ *cobra.Command, args []string) error {
@@ -71,12 +71,11 @@ func ctlCongestionMode() *cobra.Command {
 	modes := []string{"off", "observe", "act", "withdraw"}
 	c := &cobra.Command{
 		Use:   "mode " + strings.Join(modes, "|"),
-		Short: "Change what the manager does about congestion control, until it ends",
-		Long: `off sends nothing more, and nodes keep the settings that they have. observe reads
-them, and shows what differs. act writes what is wanted. withdraw turns congestion
-control off at all nodes and removes the CC_Key that act gave them: do that before
-off, and before another manager takes over. The next start has the mode of
---congestion-control again.`,
+		Short: "Change the mode of congestion control, until the manager ends",
+		Long: `off sends nothing, and nodes keep their settings. observe reads the settings, and
+shows differences. act writes the wanted settings. withdraw turns congestion control
+off at all nodes and removes the CC_Key that act wrote: use it before off, and before
+another manager takes over. The next start uses the mode of --congestion-control.`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 || !slices.Contains(modes, args[0]) {
 				return usagef("congestion mode: want off, observe, act or withdraw")

@@ -28,9 +28,10 @@ func vmEvacuate() *cobra.Command {
 	c := &cobra.Command{
 		Use: "evacuate HYPERVISOR", Short: "Migrate all VMs of a hypervisor to others",
 		Long: `Migrates all interfaces of a hypervisor, live, to other hypervisors of the same
-model, each to the one that then has the most free functions. A driver must run the hypervisors (see 'heddle ctl vm migrate'). The command ends
-when all have migrated (exit status 0), or says which stay and why (1). To go on
-after an interruption, give it again.`,
+model, each to the one that then has the most free functions. A driver must run the
+hypervisors (see 'heddle ctl vm migrate'). The command ends when all have migrated
+(exit status 0), or lists those that stay, with the reasons (1). To continue after an
+interruption, repeat it.`,
 		Example: `  heddle ctl vm evacuate host-2 --dry-run
   heddle ctl vm evacuate host-2 --to host-7,host-8 --parallel 2`,
 		Args: wantArgs(1, "a hypervisor by port GUID, node GUID or node description"),

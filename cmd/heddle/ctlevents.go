@@ -30,16 +30,15 @@ func ctlEvents() *cobra.Command {
 	var f ctlEventFlags
 	c := &cobra.Command{
 		Use:   "events",
-		Short: "What happened: nodes and links that came and went, faults, repairs, findings, changes",
+		Short: "Show events: nodes and links lost and found, faults, repairs, findings, changes",
 		Long: `Prints the events of a manager, oldest first: number, time, level, kind, message,
 and the number of the event that began the same cause. With a state directory the
 manager keeps at least the newest 100,000 events of 7 days, and their numbers never
-start anew. Each manager of a pair has events of its own; with --api the other one
-answers.
+restart. Each manager of a pair has its own events; --api selects the other one.
 
-Without --since it prints the newest events that match, 100 or as many as --limit
-says. --follow goes on with those that come, and connects again when the manager
-was started again. --json prints one event a line.`,
+Without --since it prints the newest events that match, at most --limit (100).
+--follow prints new events as they occur, and reconnects after a restart of the
+manager. --json prints one event a line.`,
 		Example: `  heddle ctl events --since 2h --kind node_*,link_*
   heddle ctl events --cause 4711
   heddle ctl events --node spine-3 --level warn

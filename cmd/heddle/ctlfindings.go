@@ -16,7 +16,7 @@ import (
 // ctlFindings shows what is wrong with the subnet.
 func ctlFindings() *cobra.Command {
 	all := false
-	c := ctlCommand("findings", "What is wrong with the subnet, since when, and what to do", http.MethodGet, "/v1/findings",
+	c := ctlCommand("findings", "Show problems of the subnet, since when, and their remedies", http.MethodGet, "/v1/findings",
 		func(w io.Writer, body []byte) error { return printFindings(w, body, all) })
 	c.Flags().BoolVar(&all, "all", false, "also those that ended")
 	return c

@@ -24,7 +24,7 @@ docs/ha.md describes pairs.`,
 		Args: subcommandOnly,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	status := ctlCommand("status", "Who is active, and how the two stand to each other", http.MethodGet, "/v1/ha", printHA)
+	status := ctlCommand("status", "Show the active manager and the state of the pair", http.MethodGet, "/v1/ha", printHA)
 	handover := ctlCommand("handover", "Make the partner of the active manager active, without loss", http.MethodPost, "/v1/ha/handover", func(w io.Writer, _ []byte) error {
 		_, err := fmt.Fprintln(w, "the partner is active now")
 		return err
@@ -40,12 +40,12 @@ SIGTERM to the active manager does the same.`
 	})
 	takeover.Long = `Asks a standby to become active. A standby that has all entries takes over by
 itself when its partner is silent. One that may lack entries takes over after
-10 s without a sign of its partner, or at once with --stale: what the partner
-acknowledged alone is lost then, unless its disk comes back (heddle ctl ha forks).
-Without --stale the command only says which of the two this manager is.`
+10 s without a sign of life from its partner, or immediately with --stale: changes
+that only the partner has stored are then lost, unless its disk comes back (heddle
+ctl ha forks). Without --stale the command only shows which kind this standby is.`
 	takeover.Flags().BoolVar(&stale, "stale", false, "even if changes that the partner acknowledged are lost")
-	forks := ctlCommand("forks", "Changes that were put aside, because the partner's took their place", http.MethodGet, "/v1/ha/forks", printForks)
-	activate := ctlCommand("activate", "Have a manager that was started with --inactive take part", http.MethodPost, "/v1/ha/activate", func(w io.Writer, _ []byte) error {
+	forks := ctlCommand("forks", "List changes that were put aside, because the partner's replaced them", http.MethodGet, "/v1/ha/forks", printForks)
+	activate := ctlCommand("activate", "Activate a manager that was started with --inactive", http.MethodPost, "/v1/ha/activate", func(w io.Writer, _ []byte) error {
 		_, err := fmt.Fprintln(w, "this manager takes part in the election of a master")
 		return err
 	})
@@ -60,12 +60,12 @@ func ctlHAPriority() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "priority N",
 		Short: "Change the priority of a running manager, 0 to 15",
-		Long: `Changes the priority by which managers settle who is master, until a restart or a
-reload. A standby whose priority is raised above the master's tells the master at
-once, which hands the subnet over; a master whose priority is lowered looks for a
-standby that now ranks above it. No LID moves. It works beside managers of others.
-In a pair it counts against third managers alone: the two settle between themselves
-who is active (see handover), so give both the same one.`,
+		Long: `Changes the priority in the election of the master, until a restart or a reload. A
+standby whose priority is raised above the master's notifies the master immediately,
+which hands the subnet over. A master whose priority is lowered searches for a
+standby that now ranks above it. No LID moves. It works with managers of other
+vendors. In a pair the priority counts only against third managers, because the pair
+itself decides which of the two is active (see handover): give both the same one.`,
 		Example: "  heddle ctl ha priority 15",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

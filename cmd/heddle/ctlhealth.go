@@ -13,10 +13,10 @@ func ctlHealth() *cobra.Command {
 	var ready bool
 	c := &cobra.Command{
 		Use:   "health",
-		Short: "Exit with 0 if the loops of the manager turn, otherwise with 1",
-		Long: `Asks the manager's API for /healthz: all its loops turn, so it needs no restart.
-With --ready it asks for /readyz: the manager also does its work, as it does
-when the subnet is up.`,
+		Short: "Exit with 0 if the loops of the manager run, otherwise with 1",
+		Long: `Queries /healthz of the manager's API: all its loops run, so it needs no restart.
+With --ready it queries /readyz: the manager is also ready, as it is when the
+subnet is up.`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			path := "/healthz"

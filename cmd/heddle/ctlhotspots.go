@@ -16,7 +16,7 @@ import (
 // ctlHotSpots shows which hosts are sent more than they take.
 func ctlHotSpots() *cobra.Command {
 	all := false
-	c := ctlCommand("hotspots", "Hosts that are sent more than they take: since when, fed by whom, who may suffer", http.MethodGet, "/v1/hotspots",
+	c := ctlCommand("hotspots", "Show hosts that are sent more than they accept, their senders, and affected hosts", http.MethodGet, "/v1/hotspots",
 		func(w io.Writer, body []byte) error { return printHotSpots(w, body, all) })
 	c.Flags().BoolVar(&all, "all", false, "also those that ended")
 	return c

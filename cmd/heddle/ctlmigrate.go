@@ -34,8 +34,8 @@ func vmMigrate() *cobra.Command {
 		Use: "migrate NAME HYPERVISOR", Short: "Reserve a function of another hypervisor for an interface",
 		Long: `Reserves a function of another hypervisor for an interface. If a driver runs the
 hypervisors ('heddle up --hypervisors', 'heddle sim --manager', or that of your
-cloud), it now migrates the VM live; with --follow the command shows how, and ends
-when the VM runs at its new place (exit status 0) or stays at the old one (1).
+cloud), it now migrates the VM live; with --follow the command shows the progress, and
+ends when the VM runs at its new location (exit status 0) or stays at the old one (1).
 
 Without a driver nothing moves before 'heddle ctl vm finish'; 'heddle ctl vm
 rollback' cancels it.`,

@@ -25,9 +25,9 @@ func ctlPerf() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "perf",
 		Short: "Port counters: top, show, errors, dump",
-		Long: `Shows the port counters that the manager reads every --perf. Nothing here talks
-to the fabric, and nothing clears a counter: totals go on when another tool
-clears them.`,
+		Long: `Shows the port counters that the manager reads every --perf. These commands send no
+request to the fabric and clear no counter. Totals continue when another tool clears
+counters.`,
 		Args: subcommandOnly,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
@@ -61,9 +61,9 @@ func ctlPerfErrors() *cobra.Command {
 		Use:   "errors",
 		Short: "Ports with errors; those whose errors grow come first",
 		Long: `Prints the totals of the error counters of each port that are not 0. With
---thresholds these are the counters that ibqueryerrors prints with that file, as
-far as nobody cleared them: those above their thresholds, which are 0 if the
-file does not name them. PortXmitWait is left out.`,
+--thresholds it prints the same counters as ibqueryerrors with that file, if they
+were not cleared: those above their thresholds, which are 0 if the file does not name
+them. PortXmitWait is left out.`,
 		Example: "  heddle ctl perf errors --thresholds /etc/infiniband-diags/error_thresholds",
 		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

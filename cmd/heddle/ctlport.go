@@ -23,22 +23,22 @@ func ctlPort() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "port",
 		Short: "Drain, isolate or restore a link between switches",
-		Long: `Takes a link out of use, or back. PORT is NODE:NUMBER: the description or the GUID
-of a switch, and one of its ports. Without --apply the command says only what would
-be done.
+		Long: `Takes a link out of use, or restores it. PORT is NODE:NUMBER: the description or the
+GUID of a switch, and one of its ports. Without --apply the command only shows the
+effect.
 
 At most 10 links, or 0.5 % of the ports if that is less (but one in any case), can be
 out of use at one time, and never the last one to a part of the subnet. With --for a
-link is restored by itself. What is out of use is stored: a restart or a takeover
-changes nothing.`,
+link is restored automatically. Links out of use are stored, and stay out of use over
+restarts and takeovers.`,
 		Args: subcommandOnly,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	c.AddCommand(ctlCommand("list", "The links that are drained or isolated", http.MethodGet, "/v1/ports/actions", printPortActions))
 	for _, x := range [][2]string{
-		{"drain", "Keep routes off a link, which stays up"},
+		{"drain", "Move routes away from a link, which stays up"},
 		{"isolate", "Drain a link and disable one of its ends"},
-		{"restore", "Give a link back to routing, and enable its end"},
+		{"restore", "Return a link to routing, and enable its end"},
 	} {
 		c.AddCommand(ctlPortAct(x[0], x[1]))
 	}

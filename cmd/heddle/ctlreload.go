@@ -15,15 +15,15 @@ import (
 
 func ctlReload() *cobra.Command {
 	var dry bool
-	c := ctlCommandTo("reload", "Have the manager read its settings and files again", http.MethodPost, func() string {
+	c := ctlCommandTo("reload", "Make the manager read its settings and files again", http.MethodPost, func() string {
 		return "/v1/reload?dry_run=" + strconv.FormatBool(dry)
 	}, printReloaded)
 	c.Flags().BoolVar(&dry, "dry-run", false, "read and check them, and say only what would change")
-	c.Long = `Has the manager read the environment, its configuration file and the files that
-settings name again, as SIGHUP does. It lists the settings that differ from those
-in force: which apply now, and which need a restart ('heddle sm --help' and
-docs/cli.md say "live" for the first kind). What is wrong in a file is printed,
-and nothing changes.`
+	c.Long = `Makes the manager read the environment, its configuration file and the files that
+settings name again, like SIGHUP. It lists the settings that differ from the current
+ones: those that apply now ("live" in 'heddle sm --help' and docs/cli.md), and those
+that need a restart. If a file has an error, the command prints it, and nothing
+changes.`
 	return c
 }
 

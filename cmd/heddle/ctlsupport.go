@@ -19,11 +19,11 @@ func ctlSupport() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "support",
 		Short: "Write a support bundle: state, settings, topology, events, profiles",
-		Long: `Writes what helps to find a fault in one file (tar.gz): status, settings without
-keys, topology, the last 32 sweeps and repairs, events, audit log, findings,
-metrics, goroutines, heap profile, and an execution trace of some seconds. It has
-no M_Key, SM_Key, SA key, token or password, but names of nodes, partitions and
-users: it needs an administrator, and the file is for its owner alone.`,
+		Long: `Writes data for the diagnosis of a fault to one file (tar.gz): status, settings
+without keys, topology, the last 32 sweeps and repairs, events, audit log, findings,
+metrics, goroutines, heap profile, and an execution trace of some seconds. The file
+has no M_Key, SM_Key, SA key, token or password. It has names of nodes, partitions
+and users: the command needs an administrator, and only the owner can read the file.`,
 		Example: "  heddle ctl support --since 2h -o bundle.tar.gz",
 		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

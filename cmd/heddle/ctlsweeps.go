@@ -17,8 +17,8 @@ func ctlSweeps() *cobra.Command {
 	c := ctlCommand("sweeps", "The last sweeps: cause, time, and what they read and wrote", http.MethodGet, "/v1/sweeps", printSweeps)
 	c.Long = `Lists the last sweeps that read the fabric or a region of it, the newest first, at
 most 32 since the manager started. Light sweeps that found nothing are left out.
---json has all of each report: the seconds of each phase, the transition, the
-engines that were passed over.`
+--json has the complete reports, with the seconds of each phase, the transition, and
+the rejected engines.`
 	return c
 }
 

@@ -24,8 +24,8 @@ func ctlToken() *cobra.Command {
 operator (sweeps, routes, virtual machines), tenant (its own virtual machines and
 partitions, by a prefix of their names) or admin (everything). The manager keeps
 only their SHA-256, with the rest of its state, so the other manager of a pair
-and those of a shared state know them too. docs/access.md has what each role may
-do. All of this needs the role admin.`,
+and managers with a shared state have them too. docs/access.md lists the rights of
+each role. These commands need the role admin.`,
 		Args: subcommandOnly,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
@@ -84,7 +84,7 @@ func ctlTokenRevoke() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "revoke NAME",
 		Short: "Revoke a named token",
-		Long: `Revokes a named token. This manager refuses it at once, the other one of a pair
+		Long: `Revokes a named token. This manager refuses it immediately, the other one of a pair
 within a second while the two are paired. Its event streams end.`,
 		Args: oneName("token revoke"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -138,7 +138,7 @@ func moment(t time.Time) string {
 }
 
 func ctlWhoami() *cobra.Command {
-	return ctlCommand("whoami", "Who the manager takes this command's user for, with the role", http.MethodGet, "/v1/whoami", func(w io.Writer, b []byte) error {
+	return ctlCommand("whoami", "Show the name and the role of this command's user at the manager", http.MethodGet, "/v1/whoami", func(w io.Writer, b []byte) error {
 		var x api.Identity
 		if err := json.Unmarshal(b, &x); err != nil {
 			return err
@@ -157,11 +157,11 @@ func ctlAudit() *cobra.Command {
 	var after uint64
 	c := &cobra.Command{
 		Use:   "audit",
-		Short: "Who changed what: the audit log of this manager",
-		Long: `Prints the audit log: each request that was to change something, or that read
-keys, with who made it, from where, the result and the difference, oldest first.
-Keys are left out. Each manager of a pair has the requests that it was asked;
-with --api the other one answers. It needs the role admin.`,
+		Short: "Show the audit log: changes and their authors",
+		Long: `Prints the audit log: each request for a change or for keys, with its user, source
+address, result and difference, oldest first. Keys are left out. Each manager of a
+pair has the requests that it received; --api selects the other one. It needs the
+role admin.`,
 		Example: `  heddle ctl audit --since 24h
   heddle ctl audit --since 2026-11-01T00:00:00Z --json`,
 		Args: noArgs,

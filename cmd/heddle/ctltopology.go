@@ -14,12 +14,12 @@ import (
 
 // ctlTopology prints what ibnetdiscover would.
 func ctlTopology() *cobra.Command {
-	c := ctlCommand("topology", "The subnet as ibnetdiscover prints it", http.MethodGet, "/v1/topology/ibnetdiscover", func(w io.Writer, body []byte) error {
+	c := ctlCommand("topology", "Print the subnet in the format of ibnetdiscover", http.MethodGet, "/v1/topology/ibnetdiscover", func(w io.Writer, body []byte) error {
 		_, err := w.Write(body)
 		return err
 	})
 	c.Long = `Prints the published subnet in the format of ibnetdiscover, without a request to
-any device. Scripts that read that tool's output read this one.`
+any device. Scripts for that tool's output can read it.`
 	c.Flags().MarkHidden("json")
 	return c
 }
@@ -28,8 +28,8 @@ any device. Scripts that read that tool's output read this one.`
 func ctlRails() *cobra.Command {
 	c := ctlCommand("rails", "Hosts whose adapters are on other leaves than those of their unit", http.MethodGet, "/v1/rails", printRails)
 	c.Long = `Checks the rail rule of fabrics whose hosts have several adapters: the k-th
-adapter of all hosts of a unit is on the same leaf. What most hosts have counts as
-meant; the command lists the others, and says where two cables are exchanged.`
+adapter of all hosts of a unit is on the same leaf. The leaf of most hosts counts as
+the intended one. The command lists the others, and reports exchanged cables.`
 	return c
 }
 

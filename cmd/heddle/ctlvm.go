@@ -244,7 +244,7 @@ func vmKeys() *cobra.Command {
 	c := &cobra.Command{
 		Use:     "keys NAME [P_KEY]...",
 		Short:   "Replace the P_Keys of an interface",
-		Long:    "Replaces the P_Keys of an interface: 0x8001 makes it a full member of partition 1,\n0x0001 a limited one. Without arguments it has those that the partitions grant it.",
+		Long:    "Replaces the P_Keys of an interface: 0x8001 makes it a full member of partition 1,\n0x0001 a limited one. Without arguments it gets those that the partitions grant it.",
 		Example: `  heddle ctl vm keys web 0x8001 0x0002`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 || args[0] == "" {

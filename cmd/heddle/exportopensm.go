@@ -23,7 +23,7 @@ func newExport() *cobra.Command {
 	c := &cobra.Command{
 		Use:     "export",
 		GroupID: "manage",
-		Short:   "Write what another subnet manager takes over",
+		Short:   "Write the state of a manager for another subnet manager",
 		Args:    subcommandOnly,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
@@ -40,8 +40,8 @@ func exportOpenSM() *cobra.Command {
 		Long: `Writes guid2lid, guid2mkey, neighbors and opensm-sa.dump from the state of a
 manager that is not running, or from a backup of a running one ('heddle ctl
 backup'), so that no LID moves when OpenSM takes the subnet over. With --config
-FILE it also writes an opensm.conf with what the settings of 'heddle sm' mean to
-OpenSM. docs/opensm.md has the steps.`,
+FILE it also writes an opensm.conf with the options that correspond to the settings
+of 'heddle sm'. docs/opensm.md has the steps.`,
 		Example: `  heddle export opensm --state /var/lib/heddle --out /var/cache/opensm --config /etc/heddle/heddle.yaml
   heddle export opensm --state backup.jsonl --out files`,
 		Args: noArgs,

@@ -30,10 +30,9 @@ func ctlHACerts() *cobra.Command {
 		Use:   "certs --dir DIR HOST HOST...",
 		Short: "Make the certificates and the secret of managers that share a state",
 		Long: `Makes a directory for each host below DIR, two for a pair or more for managers
-that share a state in etcd, with ` + settings.HACertificate + `,
-` + settings.HAKey + `, ` + settings.HAAuthority + ` and ` + settings.HASecret + `. Copy each to its host, as a directory that only the manager's
-user can read, and name it with --ha-dir. HOST is a name or an address under
-which the other manager reaches the host, that of --peer there.
+that share a state in etcd. Each has ` + settings.HACertificate + `, ` + settings.HAKey + `, ` + settings.HAAuthority + ` and ` + settings.HASecret + `. Copy each
+to its host, as a directory that only the manager's user can read, and name it with
+--ha-dir. HOST is the name or the address of the host in the other managers' --peer.
 
 The certificates are valid for ten years. The key of their authority is not kept:
 to renew them, run the command again, stop the standby, replace both directories,

@@ -65,24 +65,24 @@ func importOpenSM() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "opensm --state DIR",
 		Short: "Take over options, LIDs, M_Keys and groups from OpenSM",
-		Long: `Reads OpenSM's options and what it stored, and makes of them a configuration
-file and the state of 'heddle sm', so that no LID moves when it takes the subnet
-over. docs/opensm.md has the steps, and what becomes of each option.
+		Long: `Reads OpenSM's options and stored state, and makes a configuration file and the
+state of 'heddle sm' from them, so that no LID moves when it takes the subnet over.
+docs/opensm.md has the steps, and the equivalent of each option.
 
 It reads opensm.conf, the files that it names, guid2lid, guid2mkey and neighbors
 of the cache directory, and the SA dump: that of --sa-db, or opensm-sa.dump of
 dump_files_dir if sa_db_dump is TRUE, or that of sa_db_file. It reads them as
-OpenSM does, and says where that is not what a line seems to say. OpenSM may run
-meanwhile. Options of OpenSM's command line are not in opensm.conf: 'opensm
+OpenSM does, and reports lines whose apparent meaning differs from that. OpenSM may
+continue to run. Options of OpenSM's command line are not in opensm.conf: 'opensm
 OPTIONS -c FILE' makes a file that has them.
 
-A file with an error, a LID of two ports, or other LIDs than those that the state
-has: everything is listed, and nothing is written. LIDs, M_Keys, neighbors and
-records go into the store in one transaction.
+If a file has an error, two ports have one LID, or LIDs differ from those of the
+state, all errors are listed and nothing is written. LIDs, M_Keys, neighbors and
+records are stored in one transaction.
 
 With --port it also shows what Heddle would change, as 'heddle plan' does.
 
-It exits with 0 if nothing is lost, with 4 if an option that is set was left out,
+It exits with 0 if all was imported, with 4 if an option that is set was left out,
 and with 1 if the import was refused.`,
 		Example: `  heddle import opensm --state /var/lib/heddle --dry-run
   heddle import opensm --state /var/lib/heddle --out /etc/heddle/heddle.yaml --port umad:mlx5_0/1`,

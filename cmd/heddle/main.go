@@ -78,7 +78,7 @@ func usagef(format string, a ...any) error { return &usageError{fmt.Errorf(forma
 func newRoot() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "heddle",
-		Short: "An InfiniBand subnet manager for fabrics that never stand still",
+		Short: "An InfiniBand subnet manager, with a simulated subnet",
 		Long: `Heddle manages an InfiniBand subnet: it discovers switches and hosts, assigns
 LIDs, computes routes and proves them free of deadlock before it installs them,
 repairs them when links and switches fail or return, and answers path queries.

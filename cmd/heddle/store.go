@@ -23,8 +23,8 @@ func newStore() *cobra.Command {
 		Use:     "store",
 		GroupID: "manage",
 		Short:   "Check, export and import the stored state",
-		Long: `Works on the state file of a manager that is not running. Of a running one,
-'heddle ctl backup' makes the same export.`,
+		Long: `Works on the state file of a manager that is not running. For a running manager use
+'heddle ctl backup', which writes the same export.`,
 		Args: subcommandOnly,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
@@ -55,7 +55,7 @@ func storeCheck() *cobra.Command {
 	var shared storeEtcd
 	c := &cobra.Command{
 		Use:   "check STATE",
-		Short: "Read every entry of a state file, and say what is damaged",
+		Short: "Check each entry of a state file, and report damage",
 		Long: `Reads every entry of a state file, its journal and the bookkeeping of its pages,
 and changes nothing. STATE is the file or its directory, or a backup of it, or
 etcd://HOST:PORT[,HOST:PORT...][/PREFIX] (docs/ha.md). Exits with 1 if something
@@ -129,9 +129,9 @@ func storeExport() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "export STATE",
 		Short: "Write a state file as a backup, one line of JSON each entry",
-		Long: `Writes what a state file holds to standard output, one line of JSON each entry,
-with a checksum at the end (docs/format/backup.md). It holds M_Keys: keep it as
-you keep keys. 'heddle ctl backup' does the same with a running manager. STATE may
+		Long: `Writes the contents of a state file to standard output, one line of JSON each entry,
+with a checksum at the end (docs/format/backup.md). It contains M_Keys: protect it
+like keys. 'heddle ctl backup' does the same with a running manager. STATE may
 be etcd://HOST:PORT[,HOST:PORT...][/PREFIX], also while managers run.`,
 		Example: `  (umask 077; heddle store export /var/lib/heddle > backup.jsonl)`,
 		Args:    oneArg("one state file or state directory"),

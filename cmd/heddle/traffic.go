@@ -47,7 +47,7 @@ func newTraffic() *cobra.Command {
 	c := &cobra.Command{
 		Use:     "traffic --netlist FILE --pattern SPEC",
 		GroupID: "offline",
-		Short:   "Show what traffic gets on the routes of engines, and what the loss of a cable costs",
+		Short:   "Compute the throughput of traffic on routes, and the cost of losing a cable",
 		Long: `Computes routes of a netlist with one or more engines, simulates packets on them,
 and shows side by side what traffic gets: accepted and offered rates, latency,
 fairness, the worst flow, the hottest cables, discards by cause, deadlocks.
