@@ -1,8 +1,8 @@
-// Package access says who may use the API: roles, named tokens and their registry, roles of client
-// certificates, limits, and the entries of the audit log.
+// Package access controls the use of the API: roles, named tokens and their registry, roles of
+// client certificates, limits, and the entries of the audit log.
 //
-// The package is pure: time and randomness are passed in. Package api asks it for each request, and
-// the process gives it the store. All types but Follower may be used from many goroutines.
+// The package is pure: time and randomness are passed in. Package api calls it for each request,
+// and the process passes the store. All types but Follower may be used from many goroutines.
 package access
 
 import (
@@ -14,11 +14,11 @@ import (
 	"heddle/ib"
 )
 
-// Role says what a caller may do. docs/access.md has the table of paths and roles.
+// Role is the set of rights of a caller. docs/access.md has the table of paths and roles.
 type Role uint8
 
-// The roles. Viewer, Operator and Admin are a ladder: each may do what the one before may. Tenant is
-// beside it: it sees and changes only what its Scope names.
+// The roles. Viewer, Operator and Admin are ordered: each includes the rights of the one before.
+// Tenant is separate: it sees and changes only the objects in its Scope.
 const (
 	None     Role = iota // nothing
 	Viewer               // reads all but keys
@@ -46,10 +46,10 @@ func ParseRole(s string) (Role, error) {
 	return None, fmt.Errorf("%w: role %q: want viewer, operator, tenant or admin", ErrInvalid, s)
 }
 
-// May reports whether r includes least, a role of the ladder. A tenant has no place on the ladder.
+// May reports whether r includes least, one of the ordered roles. A tenant includes none of them.
 func (r Role) May(least Role) bool { return r != Tenant && r >= least && least > None }
 
-// Scope is what belongs to a tenant.
+// Scope names the objects of a tenant.
 type Scope struct {
 	// Prefix begins the names of its virtual machines and of its partitions; not empty.
 	Prefix string `json:"prefix,omitempty"`
@@ -86,9 +86,9 @@ func (s *Scope) check(r Role) error {
 	return nil
 }
 
-// Caller is who makes a request.
+// Caller is the client of a request.
 type Caller struct {
-	// Name is for people and the audit log: token:NAME, cert:SUBJECT, socket:uid=N, write-token,
+	// Name is for display and the audit log: token:NAME, cert:SUBJECT, socket:uid=N, write-token,
 	// read-token, ufm:USER or anonymous.
 	Name string
 	Role Role

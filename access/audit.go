@@ -34,7 +34,7 @@ const (
 	maxRequest = 2048
 )
 
-// Bounded returns lines of bounded number and length, and says what is missing.
+// Bounded returns lines of bounded number and length, with a note of omitted ones.
 func Bounded(lines []string) []string {
 	if len(lines) > maxChange {
 		lines = append(slices.Clone(lines[:maxChange]), fmt.Sprintf("and %d more lines", len(lines)-maxChange))
@@ -146,7 +146,7 @@ func DiffLines(before, after string) []string {
 	return append(list, added...)
 }
 
-// RedactText replaces what a text says of keys.
+// RedactText replaces the keys in a text.
 func RedactText(s string) string {
 	return asToken.ReplaceAllString(inText.ReplaceAllString(s, "$1$2..."), "heddle...")
 }

@@ -8,9 +8,9 @@ import (
 	"heddle/store/journal"
 )
 
-// PollTime is how often a process looks whether another manager changed tokens. A token that is
-// revoked on one manager is refused by the other one after this time, and the time that the change
-// takes to get there.
+// PollTime is the interval at which a process checks whether another manager changed tokens. A
+// token that is revoked on one manager is refused by the other one after this time plus the time to
+// copy the change.
 const PollTime = 250 * time.Millisecond
 
 // Follower keeps a Registry up to date with a store that others write. It is for one goroutine.
@@ -25,8 +25,9 @@ type Follower struct {
 // entriesAtOnce bounds what one look at the journal reads, in bytes.
 const entriesAtOnce = 1 << 20
 
-// Poll reads what changed since the last call: entries of the journal, or everything if the journal
-// does not go back that far, or is another one. A store without a journal is read whole.
+// Poll reads the changes since the last call: entries of the journal, or the complete state if the
+// journal does not go back that far, or is another one. A store without a journal is read
+// completely.
 func (f *Follower) Poll(st store.Store) error {
 	keep, ok := st.(journal.Store)
 	f.Registry.change.Lock()

@@ -42,7 +42,7 @@ func (f *Failures) Add(client string, now time.Time) {
 	f.by[client] = x
 }
 
-// Wait is how long a client must wait that failed too often; 0: it need not.
+// Wait is the time for which a client must wait after too many failures; 0: none.
 func (f *Failures) Wait(client string, now time.Time) time.Duration {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -66,8 +66,8 @@ type bucket struct {
 	left float64
 }
 
-// Take counts a request of a caller, and returns how long it must wait if that is one too many; 0: it
-// may go on.
+// Take counts a request of a caller, and returns how long the caller must wait if it exceeds the
+// limit; 0: the request is permitted.
 func (r *Rate) Take(caller string, now time.Time) time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -69,7 +69,7 @@ func (r *Registry) Valid(text string, now time.Time) bool {
 	return ok && t.Hash == got && !t.Expired(now)
 }
 
-// Expires is when a token ends; zero: never, or there is none.
+// Expires is the time at which a token expires; zero: never, or there is none.
 func (r *Registry) Expires(name string) time.Time {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
@@ -113,7 +113,7 @@ func later(a, b time.Time) time.Time {
 	return a
 }
 
-// NewToken says which token to create.
+// NewToken describes a token to create.
 type NewToken struct {
 	Name    string
 	Role    Role
@@ -122,7 +122,7 @@ type NewToken struct {
 	By      string
 }
 
-// Create stores a new token and returns its text, which nothing else keeps. Errors: ErrInvalid,
+// Create stores a new token and returns its text, which is not stored. Errors: ErrInvalid,
 // ErrExists, or that of the store; then nothing was changed.
 func (r *Registry) Create(st store.Store, n NewToken, random io.Reader, now time.Time) (text string, t Token, err error) {
 	if err := checkName(n.Name); err != nil {

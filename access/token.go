@@ -26,7 +26,7 @@ type Token struct {
 	By      string    // who created it
 }
 
-// Expired reports whether the token's time is over.
+// Expired reports whether the token has expired.
 func (t *Token) Expired(now time.Time) bool { return !t.Expires.IsZero() && !now.Before(t.Expires) }
 
 // The text of a token is heddle.NAME.SECRET: scanners of repositories find it by its beginning, and

@@ -1,9 +1,10 @@
-// Package drain decides which links are taken out of use: at the request of an operator, or of a rule
-// about findings. It keeps the list, its bounds, when each action ends, and what rules may do.
+// Package drain decides which links are taken out of use: at the request of an operator, or of a
+// rule about findings. It keeps the list, its bounds, the end of each action, and the permissions
+// of rules.
 //
-// Core is pure and belongs to one goroutine, or to whoever holds its lock. It proposes a Change, which
-// the caller stores and then passes to Commit. What takes long, Preview, is a function of immutable
-// values and needs no Core.
+// Core is pure and belongs to one goroutine, or is guarded by a lock of the caller. It proposes a
+// Change, which the caller stores and then passes to Commit. Preview, which takes long, is a
+// function of immutable values and needs no Core.
 package drain
 
 import (
@@ -23,8 +24,8 @@ const (
 	PortShare = 200 // one port in so many: 0.5 %
 )
 
-// RestoreTime is how long the restore of an isolated link is kept at least: the Set that disables the
-// port may be on its way when the restore is asked for.
+// RestoreTime is the minimum time for which the restore of an isolated link is kept: the Set that
+// disables the port may be in flight when the restore is requested.
 const RestoreTime = 30 * time.Second
 
 // Change is a change of the list that the caller stores before it commits it.
@@ -60,7 +61,7 @@ const (
 // String implements fmt.Stringer.
 func (r Result) String() string { return [...]string{"done", "dry_run", "refused"}[min(r, Refused)] }
 
-// By is who wants a link out of use.
+// By is the origin of a request to take a link out of use.
 type By uint8
 
 // The two.
@@ -73,7 +74,7 @@ const (
 // String implements fmt.Stringer.
 func (b By) String() string { return [...]string{"hand", "rule"}[min(b, Rule)] }
 
-// Counts are what was asked for since the Core began, and how actions ended.
+// Counts are the requests since the Core began, and the ends of actions.
 type Counts struct {
 	Asked    [subnet.Restore + 1][NumBy][NumResults]uint64 // by kind
 	Expired  uint64                                        // actions that ended because their time was over
@@ -115,7 +116,7 @@ func New(cfg Config, records []store.Record) *Core {
 // Actions are the links that are drained, isolated or being restored. The caller may keep the list.
 func (c *Core) Actions() []subnet.PortAction { return slices.Clone(c.list) }
 
-// Counts are the numbers so far.
+// Counts returns the counts since the Core began.
 func (c *Core) Counts() Counts { return c.counts }
 
 // At is the action on the link at a port.
@@ -142,7 +143,8 @@ func (c *Core) Commit(x *Change) {
 	}
 }
 
-// Room is nil if one more link may be taken out of use; a link that is out already takes no room.
+// Room returns nil if one more link may be taken out of use; a link that is already out of use does
+// not count again.
 func (c *Core) Room(s *subnet.Snapshot, a *subnet.PortAction) error {
 	others := 0
 	for i := range c.list {
@@ -156,7 +158,7 @@ func (c *Core) Room(s *subnet.Snapshot, a *subnet.PortAction) error {
 	return nil
 }
 
-// Most is how many links of a subnet may be drained or isolated at one time.
+// Most is the maximum number of links of a subnet that may be drained or isolated at one time.
 func Most(s *subnet.Snapshot) int {
 	n := 0
 	for i := range s.FirstVPort() {
@@ -178,10 +180,10 @@ func (c *Core) Take(s *subnet.Snapshot, a subnet.PortAction) (Change, error) {
 	}, nil
 }
 
-// Asked counts a request of an operator that changed nothing.
+// Asked counts an operator's request that changed nothing.
 func (c *Core) Asked(kind subnet.PortActionKind, r Result) { c.counts.Asked[kind][Hand][r]++ }
 
-// Restore is the change that gives a link back to routing, at the request of an operator.
+// Restore is the change that returns a link to routing, at the request of an operator.
 func (c *Core) Restore(s *subnet.Snapshot, was subnet.PortAction, by string, now time.Time) Change {
 	return Change{
 		Was: was, Now: restoring(was, now), Text: LinkText(s, &was) + " is restored by " + by,

@@ -53,9 +53,9 @@ func HostAt(s *subnet.Snapshot, guid ib.GUID, port int) (a subnet.PortAction, er
 // fresh is for how long the tables may still have a link that was taken out of use.
 const fresh = time.Minute
 
-// Preview says what tables without a link would be. others are links that are out of use: those of the
-// last minute count as gone. It refuses a link that is the last one to a part of the subnet, and one
-// without which no tables can be proved. It takes seconds in a large subnet.
+// Preview computes the effect of tables without a link. others are links that are out of use: those
+// of the last minute count as removed. It refuses a link that is the last one to a part of the
+// subnet, and one without which no tables can be proved. It takes seconds in a large subnet.
 func Preview(s *subnet.Snapshot, channel int32, others []subnet.PortAction, now time.Time, r preview.Routing) (preview.Result, error) {
 	out := []int32{channel}
 	for i := range others {
@@ -82,7 +82,7 @@ func (x *Candidate) Resolve(s *subnet.Snapshot, others []subnet.PortAction, now 
 	return Preview(s, channel, others, now, r)
 }
 
-// Entries is how many installed entries of a switch lead out of one of its ports.
+// Entries is the number of installed entries of a switch that lead to one of its ports.
 func Entries(s *subnet.Snapshot, guid ib.GUID, port uint8) (n int) {
 	i := s.NodeByGUID(guid)
 	if i < 0 || s.Tables == nil {

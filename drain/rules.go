@@ -10,7 +10,7 @@ import (
 	"heddle/subnet"
 )
 
-// Mode says what rules may do.
+// Mode is the permission of rules.
 type Mode uint8
 
 // The modes.
@@ -23,20 +23,20 @@ const (
 // String is the mode as settings have it.
 func (m Mode) String() string { return [...]string{"dry-run", "act", "off"}[min(m, Off)] }
 
-// Config says what rules may do, and for how long. Defaults has the usual one.
+// Config has the permissions of rules, and their times. Defaults returns the usual one.
 type Config struct {
 	Mode Mode
 	// Acts are the kinds of actions by rule: Drain or Isolate. Other rules do nothing.
 	Acts map[string]subnet.PortActionKind
-	// Clean is how long a link must have been without a finding to have routes again. Of an isolated
-	// link nothing is known: it is tried again when it has been out for so long.
+	// Clean is the time without a finding after which routes use a link again. An isolated link has
+	// no counters: it is tried again after this time.
 	Clean time.Duration
-	// Expiry ends an action by rule of whose link nothing was known for so long: its counters are not
-	// read any more.
+	// Expiry is the time after which an action by a rule ends if the counters of its link are no
+	// longer read.
 	Expiry time.Duration
 }
 
-// Defaults are the times that are usual, and the actions of a table of rules.
+// Defaults returns the usual times, and the actions of the table of rules.
 func Defaults() Config {
 	return Config{Acts: Acts(findings.Rules()), Clean: 125 * time.Minute, Expiry: 24 * time.Hour}
 }
@@ -52,7 +52,7 @@ func Acts(rules []findings.Rule) map[string]subnet.PortActionKind {
 	return m
 }
 
-// Configure replaces the configuration. What was only said is decided again.
+// Configure replaces the configuration. Dry runs are decided again.
 func (c *Core) Configure(cfg Config) {
 	if cfg.Mode != c.cfg.Mode {
 		clear(c.handled)
@@ -61,7 +61,7 @@ func (c *Core) Configure(cfg Config) {
 	c.cfg = cfg
 }
 
-// View is what is known of the subnet at one time.
+// View is the state of the subnet at one time.
 type View struct {
 	Snap *subnet.Snapshot
 	Open []findings.Finding // those that are open; it holds only if Read
@@ -89,8 +89,8 @@ type handled struct {
 	at     time.Time
 }
 
-// Step ends actions whose time is over, and those of rules whose links are clean. It is to be called
-// about once a second.
+// Step ends actions whose time is over, and actions of rules whose links are clean. Call it about
+// once a second.
 func (c *Core) Step(now time.Time, v *View) (todo []Change) {
 	passed := min(max(now.Sub(c.last), 0), longest)
 	if c.last.IsZero() {
@@ -186,7 +186,7 @@ func (c *Core) sick(open []findings.Finding, a *subnet.PortAction) bool {
 	return false
 }
 
-// Candidate is a link that a rule is to take out of use.
+// Candidate is a link that a rule wants to take out of use.
 type Candidate struct {
 	Finding uint64
 	Rule    string
@@ -194,8 +194,8 @@ type Candidate struct {
 	full    error // there is no room for it
 }
 
-// Next is the next link that a rule is to take out of use, or of which is to be said that it would. The
-// caller then finds out by Preview what that means, and passes it to Decide.
+// Next is the next link that a rule is to take out of use, also in a dry run. The caller previews
+// it (Candidate.Resolve), and passes the result to Decide.
 func (c *Core) Next(now time.Time, v *View) (x Candidate, ok bool) {
 	s := v.Snap
 	if c.cfg.Mode == Off || !v.Read || s == nil || s.State != subnet.Master || !s.Up || s.Graph == nil || s.Tables == nil {
@@ -230,8 +230,8 @@ func (c *Core) Next(now time.Time, v *View) (x Candidate, ok bool) {
 	return x, false
 }
 
-// Decide takes a candidate whose link was looked up and previewed; err says why it is refused. It
-// returns what is to be said, and with ok the change that is to be stored.
+// Decide takes a candidate after Resolve; err is the reason for a refusal. It returns the text for
+// the event, and with ok the change that is to be stored.
 func (c *Core) Decide(now time.Time, s *subnet.Snapshot, x *Candidate, p *preview.Result, err error) (change Change, ok bool, text string) {
 	a := x.Action
 	if _, out := c.At(a.Node, a.Port); out {
@@ -273,7 +273,8 @@ func (c *Core) Decide(now time.Time, s *subnet.Snapshot, x *Candidate, p *previe
 	return change, false, LinkText(s, &a) + " " + h.text
 }
 
-// Notes say of open findings what was done about them, or would be, by their numbers.
+// Notes returns texts about open findings, by their numbers: the action that a rule took, or would
+// take.
 func (c *Core) Notes() map[uint64]string {
 	m := make(map[uint64]string, len(c.handled))
 	for id, h := range c.handled {

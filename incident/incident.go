@@ -1,5 +1,5 @@
-// Package incident finds which facts have one cause: a switch that is gone, its links and the hosts
-// behind it are one event, and what the manager does about it has the same cause.
+// Package incident groups facts by their cause: the loss of a switch, of its links and of the hosts
+// behind it is one event, and the repair by the manager has the same cause.
 //
 // A Core is pure and belongs to one goroutine: the same facts give the same events.
 package incident
@@ -11,7 +11,7 @@ import (
 	"heddle/subnet"
 )
 
-// Fact is something that happened.
+// Fact is a single observation, such as the loss of a link.
 type Fact struct {
 	Kind string
 	At   time.Time
@@ -19,7 +19,7 @@ type Fact struct {
 	Node, Peer         ib.GUID
 	Port, PeerPort     int
 	NodeDesc, PeerDesc string
-	// Subject names what opens and closes, such as a finding; empty: nothing does.
+	// Subject names an object that opens and closes, such as a finding; empty: none.
 	Subject string
 	// Snap is the published state at that time; may be nil.
 	Snap *subnet.Snapshot
@@ -92,7 +92,7 @@ var ofSweep = map[string]bool{
 // findings are kinds that come long after what caused them.
 var findings = map[string]bool{"finding_opened": true, "finding_closed": true}
 
-// Core puts facts together.
+// Core groups facts into events.
 type Core struct {
 	held     []Fact // of the sweep under way, of down and up
 	causes   causes
@@ -101,7 +101,7 @@ type Core struct {
 	order    []string          // of subjects, oldest first
 }
 
-// New returns a core that knows of nothing.
+// New returns a core without facts.
 func New() *Core {
 	return &Core{causes: causes{at: map[place][]*cause{}}, subjects: map[string]uint64{}}
 }
@@ -128,7 +128,7 @@ func (c *Core) Step(f *Fact, next uint64) (out []Event) {
 	return append(out, e)
 }
 
-// Due is when held facts are to be released; zero: none are held.
+// Due is the time at which Release is to be called for held facts; zero: none are held.
 func (c *Core) Due() time.Time {
 	if len(c.held) == 0 {
 		return time.Time{}
@@ -136,7 +136,7 @@ func (c *Core) Due() time.Time {
 	return c.held[0].At.Add(holdTime)
 }
 
-// Release returns the events of held facts. now is the state that is published now; may be nil.
+// Release returns the events of held facts. now is the current published state; may be nil.
 func (c *Core) Release(next uint64, now *subnet.Snapshot) []Event {
 	out := c.release(next, down, now)
 	return append(out, c.release(next+uint64(len(out)), up, now)...)

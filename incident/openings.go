@@ -1,6 +1,7 @@
 package incident
 
-// KeptOpenings bounds how many openings are known: more than findings are shown.
+// KeptOpenings is the maximum number of openings that are kept; it is greater than the number of
+// findings that are shown.
 const KeptOpenings = 4096
 
 // Openings are the events with which subjects opened (Fact.Subject), the newest 4,096. The zero value has
@@ -13,7 +14,7 @@ type Openings struct {
 // Opening are numbers of events: that of the opening, and that of its cause; 0: not known.
 type Opening struct{ Event, Cause uint64 }
 
-// Note notes how a subject opened.
+// Note records the opening of a subject.
 func (o *Openings) Note(subject string, at Opening) {
 	if o.numbers == nil {
 		o.numbers = map[string]Opening{}
@@ -28,5 +29,5 @@ func (o *Openings) Note(subject string, at Opening) {
 	o.numbers[subject] = at
 }
 
-// Of is how a subject opened.
+// Of returns the opening of a subject.
 func (o *Openings) Of(subject string) Opening { return o.numbers[subject] }

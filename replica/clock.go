@@ -10,10 +10,10 @@ import (
 // machines drift apart by less than a millisecond in that time.
 const clockSpan = 10 * time.Second
 
-// Clock is the time in which the active manager of a pair stores when leases end. The wall clocks of
-// two machines may differ by hours, and one may be set while a lease lasts. So the active manager's
-// time goes on in steps of its monotonic clock from when it started, its signs have it, and the standby
-// follows: when it takes over, it goes on with that time, not with its own.
+// Clock is the time in which the active manager of a pair stores the ends of leases. The wall
+// clocks of two machines may differ by hours, and one may be set while a lease lasts. So the active
+// manager advances its time by its monotonic clock from its start, and its signs carry the time.
+// The standby follows: when it takes over, it continues with that time, not with its own.
 //
 // The zero Clock is of no use before Start.
 type Clock struct {
@@ -27,8 +27,8 @@ type Clock struct {
 // Start sets the clock to this machine's wall time, in nanoseconds since 1970.
 func (c *Clock) Start(now mad.Time, wall int64) { *c = Clock{offset: wall - int64(now)} }
 
-// Heard takes the time in a sign of the peer, of the start boot; 0: the sign has none. A sign is late
-// by the time that it took, so the one of a span with the highest offset was the fastest.
+// Heard takes the time in a sign of the peer, of the start boot; 0: the sign has none. A sign is
+// late by its transfer time, so the sign of a span with the highest offset was the fastest.
 func (c *Clock) Heard(now mad.Time, boot uint64, wall int64) {
 	if wall == 0 {
 		return

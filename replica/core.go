@@ -74,7 +74,7 @@ type probe struct {
 // New returns a core that waits for Start.
 func New(cfg Config) *Core { return &Core{cfg: cfg, port: true} }
 
-// Role says what the manager does.
+// Role returns the role of the manager.
 func (c *Core) Role() Role { return c.role }
 
 // Step takes one event. It appends to out, which the caller has Reset.

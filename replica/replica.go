@@ -1,9 +1,11 @@
-// Package replica makes two managers remember one state: whatever one of them acknowledges is
+// Package replica replicates one state on two managers: a change that one of them acknowledges is
 // durable on both, or the other one cannot act without it.
 //
-// A Core belongs to one manager of the pair. It decides which manager appends to the journal,
-// when an entry counts, and when the other manager may take over. It is pure: its shell writes
-// the disk, carries messages and signs, looks at the fabric and drives the subnet manager.
+// A Core belongs to one manager of the pair. It decides which manager appends to the journal, when
+// an entry is committed, and when the other manager may take over. It is pure: its shell writes the
+// disk, carries messages and signs of life, probes the fabric and drives the subnet manager. In
+// this package an entry *counts* when it is committed. A manager is *alone* when entries count
+// without the other one.
 //
 // # Rules
 //
@@ -11,45 +13,46 @@
 // one is standby and copies.
 //
 //  1. While the active manager is paired, an entry counts when it is durable on both disks.
-//  2. The active manager goes alone, so that entries count when they are durable on its own
-//     disk, in three cases only. The standby said that it left the pairing. Its process has ended
-//     (Ended), and this port was active when it was heard last. Or nothing was heard of it for
-//     Config.Alone, and this port was active for as long. In the last two a look at the fabric that
-//     began after that must show this port active, a switch that answers, and this manager as the
-//     SM of its own port. It writes down that it is alone before anything counts.
+//  2. The active manager goes alone, so that entries count when they are durable on its own disk,
+//     in three cases only. The standby reported that it left the pairing. Its process has ended
+//     (Ended), and this port was active when the last sign came. Or no sign came for Config.Alone,
+//     and this port was active for as long. In the last two cases a later probe of the fabric must
+//     show this port active, a switch that answers, and this manager as the SM of its own port. The
+//     manager stores that it is alone before an entry counts.
 //  3. The standby's pairing is a lease. Signs are numbered, and the active manager returns the
-//     highest number that it heard. The standby is paired until Config.Lease after it sent that
+//     highest number that it received. The standby is paired until Config.Lease after it sent that
 //     sign. Lease is shorter than Alone, so the lease has ended before rule 2 can act.
-//  4. A paired standby takes over when it heard nothing for Config.Take on any channel, or its
-//     stream broke and the peer's SMInfo was not answered or its process has ended, if its port
-//     is active and a switch answers. It takes the next term, and writes that down first.
-//  5. A manager that took over makes itself the SM of the old one's port first of all, before its
-//     lease ends, unless no way leads to that port: then as soon as one does. If it cannot, it
-//     is standby again, and its entries of that term are no newer than any. After a handover the
-//     old one has stopped, and this may take longer. An active manager whose port names the other one is standby from then on. So of two managers on one fabric
-//     at most one goes alone. Once the old one's port names it, and that one's process has ended or
-//     had Config.Fence to look at its port, the new one need not wait for Config.Alone. An active
-//     manager that is paired, whose port named a third manager since the last sign of its peer,
-//     does not go alone, but is standby.
-//  6. A standby that is not paired takes over after Config.Stale without a sign, and says that
-//     it may lack entries. If it stops before it appends more, it says so again next time.
+//  4. A paired standby takes over when no sign came for Config.Take on any channel, or its stream
+//     broke and the peer's SMInfo was not answered or its process has ended, if its port is active
+//     and a switch answers. It takes the next term, and stores that first.
+//  5. A manager that took over first makes itself the SM of the old one's port, before its lease
+//     ends, unless no path leads to that port: then as soon as one does. If it cannot, it is
+//     standby again, and its entries of that term are no newer than any. After a handover the old
+//     one has stopped, and this may take longer. An active manager whose port names the other one
+//     is standby from then on. So of two managers on one fabric at most one goes alone. When the
+//     old one's port names the new one, and the old one's process has ended or had Config.Fence to
+//     check its port, the new one need not wait for Config.Alone. An active manager that is paired,
+//     whose port named a third manager since the last sign of its peer, does not go alone, but is
+//     standby.
+//  6. A standby that is not paired takes over after Config.Stale without a sign, and reports that
+//     it may lack entries. If it stops before it appends more, it reports this again next time.
 //     Such a manager, and one of rule 8 that was alone, does not take over while its port names
-//     another manager that answers as master: the peer, whose signs do not come, or a third one.
-//     Two managers that do not hear each other do not take over by turns.
-//  7. Who hears of a newer term is standby from then on. Entries of an older term are refused.
-//     But a manager in whose term nothing counts yet is standby if entries counted at the other
-//     one alone that it lacks: the fabric was in two halves, or it lost its port.
-//  8. After a start a manager is standby. If it was alone before, it has all that was
-//     acknowledged, and may take over after Config.Look without a sign. Of two standby managers
-//     the one with the newer entries takes over. Unless it was alone, nothing counts before the
-//     other one knows its term and has written down that it is not alone, if it was.
+//     another manager that answers as master: the peer, whose signs do not come, or a third one. So
+//     two managers without contact do not take over by turns.
+//  7. A manager that learns of a newer term is standby from then on. Entries of an older term are
+//     refused. But a manager in whose term no entry counts yet becomes standby if it lacks entries
+//     that counted at the other one alone: the fabric had split, or it lost its port.
+//  8. After a start a manager is standby. If it was alone before, it has all acknowledged entries,
+//     and may take over after Config.Look without a sign. Of two standby managers the one with the
+//     newer entries takes over. Unless it was alone, no entry counts before the other one knows its
+//     term and has stored that it is not alone, if it was.
 //
-// Entries count in one order, and a manager that appends sees those before. A query whose answer
-// must not be stale is answered by a manager that is alone, or that is paired and saw no third
-// manager, if a look of the last 1.5 Config.Every showed it as the SM of its port. TestLinear
-// holds this against histories. Other queries any active manager answers.
+// Entries count in one order, and a manager that appends sees the earlier ones. A query whose
+// answer must not be stale is answered by a manager that is alone, or that is paired and saw no
+// third manager, if a probe within the last 1.5 Config.Every showed it as the SM of its port.
+// TestLinear checks this against histories. Any active manager answers other queries.
 //
-// Spans are of a clock that does not jump. Those of two managers may differ in speed by 10 %.
+// Spans are of a monotonic clock. Those of two managers may differ in speed by 10 %.
 package replica
 
 import (
@@ -101,7 +104,7 @@ const (
 	Active
 )
 
-// Channel is a way on which signs come.
+// Channel is a transport of signs of life.
 type Channel uint8
 
 const (
@@ -111,7 +114,7 @@ const (
 	Fabric
 )
 
-// Sign is a sign of life. It goes out on both channels.
+// Sign is a sign of life. It is sent on both channels.
 type Sign struct {
 	Boot uint64 // the sender's start; higher ones are later
 	Seq  uint64 // higher ones are later, since Boot
@@ -131,8 +134,8 @@ type Sign struct {
 	// Wall is the time in which an active manager stores ends of leases (Clock), in nanoseconds since
 	// 1970; 0: it is standby. The shell sets it.
 	Wall int64
-	// Rank is 1 more than the priority in SMInfo, which counts against third managers only; 0: it does
-	// not say. The shell sets it, and no rule of this package looks at it.
+	// Rank is 1 more than the priority in SMInfo, which counts against third managers only; 0:
+	// unknown. The shell sets it, and no rule of this package uses it.
 	Rank uint8
 }
 
@@ -155,7 +158,7 @@ type (
 		Term journal.Term
 		List []journal.Entry
 	}
-	// Snapshot replaces what the standby has. Nothing follows it before its Ack.
+	// Snapshot replaces the state of the standby. Nothing follows it before its Ack.
 	Snapshot struct {
 		Term  journal.Term
 		At    journal.Mark
@@ -206,8 +209,8 @@ type (
 	// ReadState reads the state and its mark together.
 	ReadState struct{}
 	// Replace calls journal.Store.Replace. If Counted, entries after Fork may have been
-	// acknowledged, and the peer may lack them: it saves them beside the store first. Otherwise
-	// nobody was told of them.
+	// acknowledged, and the peer may lack them: it saves them next to the store first. Otherwise
+	// they were never acknowledged.
 	Replace struct {
 		State   *store.State
 		At      journal.Mark
@@ -232,8 +235,8 @@ type (
 		Last  journal.Mark
 		Begin *journal.Begin // of the last entry
 		Note  []byte
-		// Boot is higher than those of earlier starts, if the shell's clock is right: seconds
-		// since 1970. A manager that lost its disk is heard by it.
+		// Boot is higher than those of earlier starts, if the shell's clock is right: seconds since
+		// 1970. So the peer accepts the signs of a manager that lost its disk.
 		Boot uint64
 	}
 	// Heard is a sign of the peer.
@@ -243,9 +246,9 @@ type (
 	}
 	// Unanswered is a request in band to the peer's port that got no answer.
 	Unanswered struct{}
-	// Ended says that the peer's process of the start Boot, or of an earlier one, has ended: after
-	// the last sign of it was heard, the peer's port said that no manager has it. A later sign of that
-	// start, or of an earlier one, takes it back.
+	// Ended reports that the peer's process of the start Boot, or of an earlier one, has ended:
+	// after its last sign, the peer's port reported that it has no manager (IsSM is clear). A later
+	// sign of that start, or of an earlier one, cancels it.
 	Ended struct{ Boot uint64 }
 	// Opened is a new stream. Mine: this manager made it, to copy the other one's journal.
 	// There is at most one of mine and one of the peer's.
@@ -279,11 +282,11 @@ type (
 		// this one does not outrank it, or is the peer; otherwise 0.
 		Master ib.GUID
 	}
-	// Fenced says that this manager is the SM of the peer's port, or that no way leads there.
-	// The shell then writes itself there in less than Config.Alone once there is a way.
+	// Fenced reports that this manager is the SM of the peer's port, or that no path leads there.
+	// The shell then writes itself there in less than Config.Alone after a path exists.
 	Fenced struct{ Unreachable bool }
-	// Challenged says that the port named this manager as its SM, and names the peer now. The
-	// shell looks before it writes the SM of its port, and at least ten times in Config.Alone.
+	// Challenged reports that the port named this manager as its SM, and names the peer now. The
+	// shell checks before it writes the SM of its port, and at least ten times in Config.Alone.
 	Challenged struct {
 		// Third: it names a third manager, as each look says until it does not. What the peer
 		// wrote there before may be lost.
@@ -294,8 +297,8 @@ type (
 	// Handover asks an active manager to stop, and the paired standby to take over. If there is no
 	// such standby (View.Heir) nothing happens.
 	Handover struct{}
-	// Takeover asks a standby that is not paired to take over. It does when Config.Alone has
-	// passed since it started or was active: the peer may hold itself for paired until then.
+	// Takeover asks a standby that is not paired to take over. It does when Config.Alone has passed
+	// since it started or was active: until then the peer may believe that it is paired.
 	Takeover struct{}
 	// Timer is the time that Output.Wake named.
 	Timer struct{}
@@ -328,13 +331,13 @@ var (
 	ErrSuperseded = errors.New("replica: the other manager took over")
 )
 
-// Done answers a Change: the entry counts, or Err says why not.
+// Done answers a Change: the entry counts, or Err has the reason that it does not.
 type Done struct {
 	ID  uint64
 	Err error
 }
 
-// Why says why a manager became active or standby.
+// Why is the reason that a manager became active or standby.
 type Why uint8
 
 // Reasons.
@@ -357,8 +360,8 @@ const (
 type Grant struct {
 	Why   Why
 	Stale bool // it may lack entries that were acknowledged
-	// Until is when this manager must be the SM of the peer's port. After it the shell must
-	// write nothing to that port, because the peer may be alone.
+	// Until is the time until which this manager must become the SM of the peer's port. After that
+	// the shell must write nothing to that port, because the peer may be alone.
 	Until mad.Time
 }
 
@@ -382,7 +385,7 @@ const (
 	NoticePort
 )
 
-// Notice tells people what happened.
+// Notice reports an event of the pair to people.
 type Notice struct {
 	Kind NoticeKind
 	Why  Why

@@ -6,7 +6,7 @@ import (
 	"heddle/store/journal"
 )
 
-// View is how a manager stands, for people. Nothing may be decided by it.
+// View is the state of a manager, for display. No decision may depend on it.
 type View struct {
 	Ready bool // the start is written down
 	Role  Role
@@ -28,7 +28,7 @@ type View struct {
 	Held ib.GUID
 }
 
-// View returns how the manager stands at now.
+// View returns the state of the manager at now.
 func (c *Core) View(now mad.Time) View {
 	v := View{Ready: c.ready, Role: c.role, Term: c.term, Last: c.has(), Peer: c.peer}
 	if c.role == Active {

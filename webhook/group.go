@@ -32,9 +32,9 @@ func NewGroup(ctx context.Context, s Source, m Marks, transport http.RoundTrippe
 	return &Group{source: s, marks: m, transport: transport, ctx: ctx, changed: make(chan struct{})}
 }
 
-// Set replaces the targets. One that is as before goes on, except that it is tried again if it answered 410. One
-// that changed goes on after the last event that it has. A target that is in no list any more keeps its
-// mark, from which it goes on if it returns.
+// Set replaces the targets. An unchanged target continues, and is tried again if it answered 410. A
+// changed target continues after the last event that it received. A target that was removed keeps
+// its mark, and continues from there if it is added again.
 func (g *Group) Set(targets []Target) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -91,7 +91,7 @@ func (g *Group) acknowledged() map[string]uint64 {
 	return list
 }
 
-// Status is how it stands with each target.
+// Status returns the status of each target.
 func (g *Group) Status() []api.Webhook {
 	g.mu.Lock()
 	defer g.mu.Unlock()

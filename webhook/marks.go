@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// FileMarks keeps marks in a file, which is written a second after a change at the latest. A process that is
-// killed sends the events of that second again.
+// FileMarks keeps marks in a file, which is written at most a second after a change. A process that
+// is killed sends the events of that second again.
 type FileMarks struct {
 	path string // empty: in memory
 	id   string
@@ -27,7 +27,7 @@ type marksFile struct {
 	Marks  map[string]uint64 `json:"marks"`
 }
 
-// OpenMarks reads the marks of a file. Those of other events, or of a damaged file, are forgotten.
+// OpenMarks reads the marks of a file. Marks of other events, or of a damaged file, are dropped.
 func OpenMarks(path, id string) *FileMarks {
 	m := &FileMarks{path: path, id: id, marks: map[string]uint64{}}
 	b, err := os.ReadFile(path)

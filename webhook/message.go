@@ -58,7 +58,8 @@ func (m *message) close() {
 	}
 }
 
-// Sign is the webhook-signature of a message: one for each secret, so that secrets can be exchanged.
+// Sign is the webhook-signature of a message: one signature for each secret, so that secrets can be
+// replaced.
 func Sign(secrets [][]byte, id string, at time.Time, body []byte) string {
 	list := make([]string, len(secrets))
 	for i, s := range secrets {

@@ -21,8 +21,9 @@ const (
 	tellTime     = time.Second // at least as often, marks that changed are told
 )
 
-// Partner has the events of the other manager of a pair that targets may lack, and sends them while this
-// manager is active. It also tells the other manager of this one's. It is safe for concurrent use.
+// Partner keeps the events of the other manager of a pair that targets may lack, and sends them
+// while this manager is active. It also sends this manager's events to the other one. It is safe
+// for concurrent use.
 type Partner struct {
 	joined chan struct{} // closed by Join
 	group  *Group        // this manager's own; set when joined is closed
@@ -35,12 +36,12 @@ type Partner struct {
 	dropped atomic.Uint64 // events of all backlogs
 }
 
-// NewPartner returns a Partner that knows of no events. It sends nothing before Run.
+// NewPartner returns a Partner without events. It sends nothing before Run.
 func NewPartner() *Partner {
 	return &Partner{joined: make(chan struct{}), wake: make(chan struct{}, 1)}
 }
 
-// SetActive says whether this manager is the active one. It does not wait.
+// SetActive sets whether this manager is the active one. It does not wait.
 func (p *Partner) SetActive(on bool) {
 	p.mu.Lock()
 	p.active = on
@@ -55,8 +56,8 @@ func (p *Partner) changed() {
 	}
 }
 
-// Run tells of the events of g, and sends the partner's to the targets of g while this manager is active. It
-// returns when ctx has ended. It is called once.
+// Run passes the events of g on to the partner, and sends the partner's events to the targets of g
+// while this manager is active. It returns when ctx has ended. It is called once.
 func (p *Partner) Run(ctx context.Context, g *Group) {
 	p.group = g
 	close(p.joined)
@@ -99,8 +100,8 @@ type told struct {
 	Events []api.Event       `json:"events,omitempty"`
 }
 
-// Tell passes what the partner should know to put, until ctx has ended or put returns false. It begins with the
-// oldest event that a target lacks.
+// Tell passes messages with this manager's events for the partner to put, until ctx has ended or
+// put returns false. It begins with the oldest event that a target lacks.
 func (p *Partner) Tell(ctx context.Context, put func([]byte) bool) {
 	select {
 	case <-p.joined:
@@ -158,7 +159,7 @@ func (m *told) add(list []api.Event, at uint64) (uint64, bool) {
 	return at, len(list) > 0
 }
 
-// Take takes what the partner tells. An error means that it is nothing that a Partner tells.
+// Take takes a message of the partner's Tell. It returns an error if b is no such message.
 func (p *Partner) Take(b []byte) error {
 	var m told
 	if err := json.Unmarshal(b, &m); err != nil {
@@ -176,13 +177,13 @@ func (p *Partner) Take(b []byte) error {
 	return p.theirs.take(&m)
 }
 
-// PartnerStatus is what a manager keeps of its partner's events.
+// PartnerStatus has counts of the partner's events that a manager keeps.
 type PartnerStatus struct {
 	Events  int    // that a target may lack
 	Dropped uint64 // since the start of this manager, because there were too many
 }
 
-// Status tells what is kept now.
+// Status returns counts of the kept events.
 func (p *Partner) Status() (s PartnerStatus) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -1,8 +1,9 @@
 // Package webhook sends events to programs: by HTTP POST, with the headers of Standard Webhooks and a body of
 // CloudEvents 1.0 in JSON, each event at least once.
 //
-// A target has no queue of its own: a Sender reads on in the events from the number that the target took last.
-// So a target that does not answer costs a number, and no event of others.
+// A target has no queue: a Sender reads the events after the number of the last one that the target
+// received. So a target that does not answer needs only the memory of a number, and delays no other
+// target.
 package webhook
 
 import (
@@ -43,11 +44,12 @@ type Source interface {
 	After(n uint64, limit int) []api.Event
 	// More returns a channel that is closed at the next event.
 	More() <-chan struct{}
-	// ID tells the numbers of these events from those of others.
+	// ID identifies the log of these events: numbers of logs with different IDs are unrelated.
 	ID() string
 }
 
-// Marks keeps the number up to which each target has its events. It may be called concurrently.
+// Marks keeps the number of the last event that each target received. It may be called
+// concurrently.
 type Marks interface {
 	Mark(target string) (n uint64, ok bool)
 	SetMark(target string, n uint64)
@@ -66,8 +68,8 @@ type Sender struct {
 	st api.Webhook // guarded by mu
 }
 
-// New returns a Sender that begins with the events after its mark, or with those to come if it has none. transport
-// is nil but in tests.
+// New returns a Sender that begins with the events after its mark, or with new events if it has
+// none. transport is nil except in tests.
 func New(t Target, s Source, m Marks, transport http.RoundTripper) *Sender {
 	if transport == nil {
 		own := http.DefaultTransport.(*http.Transport).Clone()
@@ -203,7 +205,7 @@ func (x *Sender) done(n uint64) {
 	x.marks.SetMark(x.target.Name, x.st.Acknowledged)
 }
 
-// Status is how it stands.
+// Status returns the status of the target.
 func (x *Sender) Status() api.Webhook {
 	x.mu.Lock()
 	defer x.mu.Unlock()

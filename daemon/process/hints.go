@@ -67,7 +67,7 @@ func (q *Quorum) waking() chan struct{} {
 	return q.wake
 }
 
-// Changed is to be called when something has changed that Members has. It does not wait.
+// Changed is to be called when the state of Members has changed. It does not wait.
 func (q *Quorum) Changed() {
 	select {
 	case q.waking() <- struct{}{}:

@@ -27,15 +27,16 @@ import (
 type PairConfig struct {
 	// Live is complete but for its callbacks. The caller closes port and store after Run.
 	Live live.Config
-	// Active names the partner's API, for people who ask this manager while it is standby.
+	// Active is the address of the partner's API, which this manager names to its clients while it
+	// is standby.
 	Active string
-	// Prepare computes how the LIDs of the port of the partner, whose snapshot this is, come to this
-	// manager's; nil: they stay where they are. It runs on a goroutine of its own while this manager is
-	// on standby, and before a takeover if that has not ended.
+	// Prepare computes the moves of the LIDs from the port of the partner, which published the
+	// snapshot, to this manager's port; nil: they do not move. It runs on a separate goroutine
+	// while this manager is on standby, and before a takeover if that has not ended.
 	Prepare func(*subnet.Snapshot) (*sm.Float, error)
 	Events  *daemon.Events
-	// SetActive is called when this manager becomes the active one, or no longer is; nil: nobody wants to
-	// know. It must not wait.
+	// SetActive is called when this manager becomes the active one, or no longer is; may be nil. It
+	// must not block.
 	SetActive func(bool)
 	Log       *slog.Logger
 }

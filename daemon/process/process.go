@@ -1,10 +1,10 @@
-// Package process runs the managers for the life of a process. A process lives in phases: it is
-// active while a Daemon runs in it, and on standby otherwise. Who may be active, with which state
-// and on which port, an Authority says:
+// Package process runs the managers for the life of a process. A process has two phases: it is
+// active while a Daemon runs in it, and on standby otherwise. An Authority decides when the process
+// may be active, with which state and on which port:
 //
-//   - Single: this process alone, from its start. SMInfo settles who is master of the subnet, and
-//     the manager on standby is a Daemon too.
-//   - Quorum: one of several processes that share their state in etcd. SMInfo settles who is master.
+//   - Single: this process alone, from its start. SMInfo elects the master of the subnet, and the
+//     manager on standby is a Daemon too.
+//   - Quorum: one of several processes that share their state in etcd. SMInfo elects the master.
 //   - Pair: one of two processes that share their state (package replica/live). On standby no
 //     manager runs.
 //
@@ -34,22 +34,21 @@ import (
 	"heddle/subnet"
 )
 
-// Authority says when this process may run a manager, and with which state. A process that has to
-// win a term before its manager may lead, as one in a quorum does, waits for that in Await.
+// Authority decides when this process may run a manager, and with which state.
 type Authority interface {
-	// Run does what the authority itself has to do, until ctx ends. An error ends the process.
+	// Run runs the authority's own tasks until ctx ends. An error ends the process.
 	Run(ctx context.Context) error
 	// Await returns when this process may run a manager, or with an error.
 	Await(ctx context.Context) (*Mandate, error)
 	// Ended is called when the manager of a mandate has ended, with its error. The process then
 	// waits for the next mandate, or ends with the error that is returned.
 	Ended(m *Mandate, err error) (again bool, _ error)
-	// Leave is called when the process is to end, while its manager still runs: another one shall
-	// be active without a gap. It returns when this process may end.
+	// Leave is called when the process is to end, while its manager still runs, so that another one
+	// becomes active without interruption. It returns when this process may end.
 	Leave(ctx context.Context)
-	// Store has the state as this process has it, to be read in any phase.
+	// Store has the state of this process, to be read in any phase.
 	Store() store.Store
-	// HA is how it stands; Active is that of the process.
+	// HA is the status of the authority; Active is that of the process.
 	HA() api.HA
 	Handover(ctx context.Context) error
 	Takeover(ctx context.Context, stale bool) error
@@ -63,21 +62,21 @@ type Authority interface {
 // Mandate permits a manager to run.
 type Mandate struct {
 	// Port is the manager's for as long as the mandate lasts. When it ends, Port.Recv fails with
-	// Revoked, and the port takes nothing more. Revoked is nil if the mandate has no end.
+	// Revoked, and the port accepts no more packets. Revoked is nil if the mandate has no end.
 	Port    mad.Transport
 	Revoked error
 	Store   store.Store
 	// Configure changes the configuration of the cores as the mandate needs it; may be nil.
 	Configure func(*sm.Config, *sa.Config)
-	// Inherited: the managers of other processes wrote Store too, so what it holds counts, not what
-	// a file says that was given at the start.
+	// Inherited: the managers of other processes wrote Store too, so its contents take precedence
+	// over a file that was given at the start.
 	Inherited bool
 	// Lead and Led are those of daemon.Config; may be nil.
 	Lead func(dropped bool) error
 	Led  func()
-	// Warm is what the manager before published last, nil if that is not known, and how the LIDs of its
-	// port come to Port, nil if they are not to. Published is called with each snapshot of a subnet
-	// that is up, for the next one. Both may be nil.
+	// Warm returns the last snapshot of the previous manager, nil if that is not known, and the
+	// moves of the LIDs of its port to Port, nil if they do not move. Published is called with each
+	// snapshot of a subnet that is up, for the next manager. Both may be nil.
 	Warm      func() (*subnet.Snapshot, *sm.Float)
 	Published func(*subnet.Snapshot)
 	// Wall is the time in which ends of leases are stored, in nanoseconds since 1970; nil: that of this
@@ -86,7 +85,8 @@ type Mandate struct {
 	// Hints and Promises are those of daemon.Config; may be nil.
 	Hints    <-chan daemon.Hint
 	Promises daemon.Promises
-	// Watch runs beside the manager; turns is its ManagerTurns. It returns when ctx ends. May be nil.
+	// Watch runs during the manager's run; turns is its ManagerTurns. It returns when ctx ends. May
+	// be nil.
 	Watch func(ctx context.Context, turns func(ctx context.Context) error)
 	// Up is called when the manager has brought the subnet up; may be nil.
 	Up func()
@@ -99,13 +99,13 @@ type Config struct {
 	New func(m *Mandate, events *daemon.Events) (*daemon.Daemon, error)
 	// PortName is the name of the port, for people.
 	PortName string
-	// Events gets what happens in all phases; nil: the process has its own.
+	// Events records the events of all phases; nil: the process has its own.
 	Events *daemon.Events
 	// Changed is called when a phase has begun; may be nil.
 	Changed func()
 	// Audit keeps the audit log; nil: there is none.
 	Audit *ring.Ring
-	// Control changes the settings of the program; nil: nobody can while it runs.
+	// Control changes the settings of the program; nil: they cannot be changed while it runs.
 	Control api.Controller
 	// Metrics are shown in all phases, besides those of the manager and of the authority; may be nil.
 	Metrics prometheus.Gatherer
@@ -139,7 +139,7 @@ func New(cfg Config) *Process {
 // Daemon is the manager that runs now; nil on standby.
 func (p *Process) Daemon() *daemon.Daemon { return p.manager.Load() }
 
-// Run runs managers until ctx ends, one has finished, or something fails.
+// Run runs managers until ctx ends, one has finished, or an error occurs.
 func (p *Process) Run(ctx context.Context) error {
 	a := p.cfg.Authority
 	whole, end := context.WithCancel(context.WithoutCancel(ctx)) // of the authority

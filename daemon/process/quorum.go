@@ -20,25 +20,26 @@ import (
 )
 
 // Terms is a store that several managers share, and that only the one with the term can write:
-// store/etcd. Without the term, or while the store is away, Apply fails with store.ErrUnavailable.
+// store/etcd. Without the term, or while the store is unavailable, Apply fails with
+// store.ErrUnavailable.
 type Terms interface {
 	store.Store
 	// Contents is Load with the last entry.
 	Contents() (*store.State, journal.Mark, error)
 	// Latest is the last entry that the store has now.
 	Latest(ctx context.Context) (journal.Mark, error)
-	// Win takes the term from whoever has it, and returns the last entry before.
+	// Win takes the term from its current owner, and returns the last entry before.
 	Win(ctx context.Context, guid ib.GUID, reason string) (journal.Mark, error)
 	// Holds reports whether this process has the term, as far as it knows.
 	Holds() bool
-	// Away is why all changes are refused at present, or nil.
+	// Away is the reason that all changes are currently refused, or nil.
 	Away() error
-	// Resign gives the term back. Vacant reports whether its last owner did, or, when it is called again
-	// and again, has not called Attend for a while.
+	// Resign releases the term. Vacant reports whether its last owner did that, or, when it is
+	// called repeatedly, has not called Attend for a while.
 	Resign(ctx context.Context) error
 	Vacant(ctx context.Context) (bool, error)
-	// Attend is to be called by the owner every attendEvery at the latest. It also finds out whether the
-	// term was lost, and whether the store is away.
+	// Attend is to be called by the owner every attendEvery at the latest. It also detects whether
+	// the term was lost, and whether the store is unavailable.
 	Attend(ctx context.Context) error
 	// Synced is the last entry that is known, and when there was no later one. It does not wait.
 	Synced() (journal.Mark, time.Time)
@@ -53,23 +54,24 @@ type Terms interface {
 // errStale: the cores know an older state than the store has, so they are started anew.
 var errStale = errors.New("other managers have changed the state since it was read")
 
-// Quorum lets a process manage its subnet with a state that other processes share. SMInfo settles who
-// is master; who becomes master wins the term before it stores anything. If its cores know an older
-// state than this process has followed, they are started anew with the mastership, and again if the
+// Quorum lets a process manage its subnet with a state that other processes share. SMInfo elects
+// the master. A new master wins the term before it stores anything. If its cores have an older
+// state than this process has followed, they are restarted with the mastership, and again if the
 // store then turns out to have a newer one.
 //
-// Who cannot win the term soon, because the store is away, drives the subnet all the same, with what it
-// has followed; changes are refused until the store is back. Then it wins the term, unless another master
-// has won it meanwhile. Who loses the term to another master, in another part of a subnet that fell apart,
-// or finds it there, goes on like that until the other one is no longer master, or is gone.
+// A master that cannot win the term soon, because the store is unavailable, drives the subnet
+// nevertheless, with the state that it has followed; changes are refused until the store is back.
+// Then it wins the term, unless another master has won it in the meantime. A master that loses the
+// term to another master, in another part of a subnet that split, or finds it there, continues in
+// this way until the other one is no longer master, or is gone.
 type Quorum struct {
 	Single
 	Terms Terms
 	Log   *slog.Logger
 	// Members are the streams with the other managers; nil: there are none.
 	Members *members.Members
-	// Wait bounds an attempt to win the term, Look is how often a master without the term tries to get
-	// it. 0: the defaults.
+	// Wait bounds an attempt to win the term, Look is the interval at which a master without the
+	// term tries again. 0: the defaults.
 	Wait, Look time.Duration
 
 	// gate is shut by whoever wins the term, until it is known what the cores make of it: by lead, or by
@@ -104,7 +106,7 @@ const (
 	attendEvery = 2 * time.Second
 )
 
-// Run implements Authority: it follows what other processes write, and says.
+// Run implements Authority: it follows the writes of other processes, and runs the streams with them.
 func (q *Quorum) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

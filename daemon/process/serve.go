@@ -100,8 +100,8 @@ func (p *Process) Takeover(ctx context.Context, stale bool) error {
 
 func (p *Process) Forks() ([]api.Fork, error) { return p.cfg.Authority.Forks() }
 
-// SetPriority changes the priority of this manager in SMInfo, 0 to 15, for an authority that answers it
-// while no manager runs. A manager that runs is told otherwise (daemon.Daemon.ConfigureCore).
+// SetPriority changes the priority of this manager in SMInfo, 0 to 15, for an authority that
+// answers SMInfo while no manager runs. A running manager gets it by daemon.Daemon.ConfigureCore.
 func (p *Process) SetPriority(priority uint8) {
 	if a, ok := p.cfg.Authority.(*Pair); ok {
 		a.pair.SetPriority(priority)

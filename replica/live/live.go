@@ -1,17 +1,17 @@
 // Package live runs one manager of a pair (package replica) in real time: its disk, its streams
-// over TLS, its signs in band, its looks at the fabric.
+// over TLS, its signs of life in band, its probes of the fabric.
 //
 // A Pair owns the port. Other packages use the port only through Pair.ManagerPort, for as long as
-// the pair's manager is active: when that ends, the port that they have is cut, and no packet
-// leaves through it any more. After a handover queries that come to the port are passed on to the peer, and
-// its answers to the hosts (package replica/relay). They write the state only through Pair.Store.
+// the pair's manager is active: when that ends, their port is cut, and no further packet is sent
+// through it. After a handover queries that come to the port are passed on to the peer, and its
+// answers to the hosts (package replica/relay). They write the state only through Pair.Store.
 //
 //	p, err := live.New(live.Config{…, OnActive: start, OnStandby: halt})
 //	go p.Run(ctx)
 //	// start: daemon.New(daemon.Config{Port: p.ManagerPort(), Store: p.Store(), …})
 //
-// All methods of Pair may be called concurrently. docs/ha.md describes the pair to operators, docs/ha-rules.md its rules,
-// docs/format/pair.md what goes over the wire.
+// All methods of Pair may be called concurrently. docs/ha.md describes the pair to operators,
+// docs/ha-rules.md its rules, docs/format/pair.md the messages.
 package live
 
 import (
@@ -62,29 +62,29 @@ type Config struct {
 	// ForkDir is where entries are saved that a copy of the peer's journal replaces; it must
 	// exist. Usually the directory of the store.
 	ForkDir string
-	// OnFork gets each fork file that is written, and, with deleted, each that is deleted because
-	// there are too many; nil: nobody. It runs on the disk's goroutine.
+	// OnFork is called for each fork file that is written, and, with deleted, for each that is
+	// deleted because there are too many; may be nil. It runs on the disk's goroutine.
 	OnFork func(f Fork, deleted bool)
-	// Log gets what happens to the pair; nil: nothing is logged.
+	// Log logs the events of the pair; nil: nothing is logged.
 	Log *slog.Logger
-	// OnActive is called when this manager becomes active: start the managers. OnStandby is
-	// called when it is no longer active: halt them. By then ManagerPort is cut and Store
-	// refuses writes. Both run on the pair's goroutine, in turns, and must return soon: they
-	// hold up the pair's rules. Neither may wait for a call of Store or of another method of
-	// the Pair that needs the pair's goroutine (Handover, Takeover), nor for a manager that
-	// does.
+	// OnActive is called when this manager becomes active: start the managers. OnStandby is called
+	// when it is no longer active: halt them. By then ManagerPort is cut and Store refuses writes.
+	// Both run on the pair's goroutine, in turns, and must return soon, because they delay the
+	// pair's rules. Neither may wait for a call of Store or of another method of the Pair that
+	// needs the pair's goroutine (Handover, Takeover), nor for a manager that does.
 	OnActive  func(replica.Grant)
 	OnStandby func(replica.Why)
-	// OnShown is called when what the active peer shows has changed (Pair.Shown); nil: nobody wants
-	// to know. It runs on a goroutine of its own, which holds up later changes.
+	// OnShown is called when the snapshot of the active peer has changed (Pair.Shown); may be nil.
+	// It runs on a separate goroutine, and delays later changes.
 	OnShown func()
-	// Tell passes to put what the standby should know of events, until ctx has ended or put returns false;
-	// nil: nothing. It runs on a goroutine of its own for each stream, and put waits for the stream.
+	// Tell passes messages about events for the standby to put, until ctx has ended or put returns
+	// false; may be nil. It runs on a separate goroutine for each stream, and put waits for the
+	// stream.
 	Tell func(ctx context.Context, put func([]byte) bool)
-	// OnTold gets what the active peer's Tell passed on; nil: nobody. It runs on the stream's reader, so it must
-	// return soon. An error is logged.
+	// OnTold is called with each message of the active peer's Tell; may be nil. It runs on the
+	// stream's reader, so it must return soon. An error is logged.
 	OnTold func([]byte) error
-	// OnNotice gets what people should know of; nil: nobody. It runs on the pair's goroutine.
+	// OnNotice is called with notices for people; may be nil. It runs on the pair's goroutine.
 	OnNotice func(replica.Notice)
 }
 

@@ -88,8 +88,8 @@ func (o *other) warn(f *band) {
 	f.p.notice(&replica.Notice{Kind: replica.NoticeHeld, Other: g, Mark: f.p.core.View(f.p.now()).Last})
 }
 
-// OtherMaster says what a master beside this manager means: other is its port GUID, and peer that
-// of --peer-guid.
+// OtherMaster explains a master other than this manager and its peer: other is its port GUID, and
+// peer that of --peer-guid.
 func OtherMaster(me, peer, other ib.GUID) string {
 	if other == peer {
 		return fmt.Sprintf("the partner %v is master, but no sign of it comes: compare --peer-guid there, which should be %v, and --peer and --ha-secret on both", other, me)

@@ -152,8 +152,8 @@ func (p *Pair) post(f func()) bool {
 }
 
 // Run claims the port and runs the pair until ctx ends, the port is lost or the store cannot be
-// read. A manager that is active then stops being so without a word to the peer, and OnStandby
-// is not called: to stop without a gap, call Handover before. It returns nil if ctx ended.
+// read. A manager that is active then stops without notifying the peer, and OnStandby is not
+// called: to stop without interruption, call Handover before. It returns nil if ctx ended.
 func (p *Pair) Run(ctx context.Context) error {
 	if !p.ran.CompareAndSwap(false, true) {
 		return errors.New("replica: a pair runs once")
@@ -200,8 +200,8 @@ func (p *Pair) Run(ctx context.Context) error {
 	return p.lost
 }
 
-// Turns returns nil if the pair's goroutine turns, within the time of ctx, or does not run. It waits
-// neither for the disk nor for the peer.
+// Turns returns nil if the pair's goroutine responds within the time of ctx, or does not run. It
+// waits neither for the disk nor for the peer.
 func (p *Pair) Turns(ctx context.Context) error {
 	if !p.loops.Load() {
 		return nil
@@ -426,7 +426,8 @@ type managed struct {
 // after. Apply returns when its entry counts, or fails with replica.ErrBusy, replica.ErrStandby,
 // replica.ErrSuperseded (it may have been carried out), an error of the disk, or ErrStopped. After
 // the mastership it fails, also in the next one, whose state old managers do not know. Load reads
-// what this manager's disk has, which may be more than what counts. Close does nothing.
+// the state on this manager's disk, which may have more entries than those that count. Close does
+// nothing.
 func (p *Pair) Store() store.Store { return managed{p, p.reign.Load()} }
 
 func (m managed) Load() (*store.State, error) { return m.p.cfg.Store.Load() }
@@ -501,8 +502,8 @@ func (p *Pair) answered(d replica.Done) {
 // Operators.
 
 // Handover makes the paired standby active and this manager standby. It returns nil when this
-// manager has stopped, ErrNotActive, ErrAlone at once when there is no standby for it, or
-// ErrNoSpare when the standby did not come within Rules.Alone: this manager then goes on.
+// manager has stopped, ErrNotActive, ErrAlone immediately if there is no standby for it, or
+// ErrNoSpare if the standby did not take over within Rules.Alone: this manager then continues.
 func (p *Pair) Handover(ctx context.Context) error {
 	done := make(chan error, 1)
 	if !p.post(func() {
@@ -524,9 +525,9 @@ func (p *Pair) Handover(ctx context.Context) error {
 }
 
 // Takeover makes a standby active whose peer is silent. Without stale it fails: with ErrSpare if it
-// is paired, because it takes over by itself then, otherwise with ErrMayLack, because what the peer
-// acknowledged alone would be lost; with stale an operator has said that it may be. A peer that is active and was heard within
-// Rules.Take makes it fail with ErrPeerActive.
+// is paired, because it takes over by itself then, otherwise with ErrMayLack, because changes that
+// only the peer has stored would be lost; with stale an operator accepts this. A peer that is
+// active and was heard within Rules.Take makes it fail with ErrPeerActive.
 func (p *Pair) Takeover(ctx context.Context, stale bool) error {
 	done := make(chan error, 1)
 	if !p.post(func() {

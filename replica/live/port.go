@@ -263,11 +263,11 @@ var (
 	_ mad.Batcher   = (*managerPort)(nil)
 )
 
-// ManagerPort returns the port for the managers of the present mastership; call it in OnActive,
-// or after. Send fails with ErrCut, and Recv returns it, as soon as the mastership ends, and
-// after Close, which leaves the pair's port open. A Send may wait until the pair has looked at
-// its port. SetIsSM does nothing, because the pair holds IsSM in both roles. Signs of the
-// peer and responses to the pair's own requests do not get there.
+// ManagerPort returns the port for the managers of the present mastership; call it in OnActive, or
+// after. Send fails with ErrCut, and Recv returns it, as soon as the mastership ends, and after
+// Close, which leaves the pair's port open. A Send may wait until the pair has checked its port.
+// SetIsSM does nothing, because the pair holds IsSM in both roles. Signs of the peer and responses
+// to the pair's own requests are not received there.
 func (p *Pair) ManagerPort() mad.Transport {
 	m := &managerPort{p: p}
 	m.ready.L = &m.mu

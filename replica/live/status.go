@@ -12,7 +12,7 @@ import (
 	"heddle/store/journal"
 )
 
-// State says how a manager stands to its peer.
+// State is the state of a manager in the pair.
 type State uint8
 
 // States.
@@ -53,11 +53,11 @@ type Status struct {
 	Signs [2]time.Duration
 	// Forged counts datagrams in band that looked like signs and were not authentic.
 	Forged uint64
-	// PeerRole, PeerTerm and PeerLast are what the peer said last; zero without a sign.
+	// PeerRole, PeerTerm and PeerLast are those of the peer's last sign; zero without a sign.
 	PeerRole replica.Role
 	PeerTerm journal.Term
 	PeerLast journal.Mark
-	// Priority is this manager's in SMInfo, PeerPriority that of the peer, -1 if it does not say.
+	// Priority is this manager's in SMInfo, PeerPriority that of the peer, -1 if it is not known.
 	Priority     uint8
 	PeerPriority int
 	// LagEntries is how many entries the standby of the two lacks, as far as this manager knows;
@@ -68,7 +68,7 @@ type Status struct {
 	// that it names as its SM.
 	PortUsable bool
 	SMOfPort   ib.LID
-	// Warm: this manager knows what the active one publishes, and can answer from it.
+	// Warm: this manager has the snapshot of the active one, and can answer from it.
 	Warm bool
 	// Floats is the LID of the manager if it floats between the two ports, else 0.
 	Floats ib.LID
@@ -81,7 +81,8 @@ type Status struct {
 	Commit    time.Duration // time that they took, from the call of Apply, summed up
 	Takeovers uint64        // times that this manager became active
 	Relayed   relay.Counts  // queries that came after handovers
-	// RelayGiven is how many answers to those went to the port, RelayFull how many found no room there.
+	// RelayGiven is how many answers to those went to the port, RelayFull how many were dropped
+	// because the port was full.
 	RelayGiven, RelayFull uint64
 	Forks                 int // fork files in ForkDir
 	// ForksDeleted is how many were deleted since the start, because there were too many.
@@ -89,7 +90,7 @@ type Status struct {
 	LastError    string // of the disk; "" if there was none
 }
 
-// Status returns how the pair stands.
+// Status returns the status of the pair.
 func (p *Pair) Status() Status {
 	p.mu.Lock()
 	st := p.st
@@ -107,9 +108,10 @@ func (p *Pair) Status() Status {
 // Priority is that of this manager in SMInfo.
 func (p *Pair) Priority() uint8 { return uint8(p.priority.Load()) }
 
-// SetPriority changes it, 0 to 15: in the answers of a standby to SMInfo, in what a standby that may lack
-// entries compares another master with, and in the signs to the peer. It does not concern who of the
-// two is active. The managers of a mastership are told otherwise.
+// SetPriority changes the priority, 0 to 15: in the answers of a standby to SMInfo, in the
+// comparison of another master by a standby that may lack entries, and in the signs to the peer. It
+// does not affect which of the two is active. The managers of a mastership get their priority
+// elsewhere.
 func (p *Pair) SetPriority(priority uint8) { p.priority.Store(uint32(priority)) }
 
 func (p *Pair) set(f func(*Status)) {

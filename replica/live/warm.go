@@ -34,9 +34,9 @@ type warm struct {
 	from   *seen            // that stream; guarded by mu
 }
 
-// Show returns the function with which the managers of the present mastership show the peer what
-// they publish; call it in OnActive, or after. The function does nothing after the mastership: its
-// managers may still be about to call it then.
+// Show returns the function with which the managers of the current mastership send their snapshots
+// to the peer; call it in OnActive, or after. After the mastership the function does nothing,
+// because its managers may still call it.
 func (p *Pair) Show() func(*subnet.Snapshot) {
 	reign := p.reign.Load()
 	return func(s *subnet.Snapshot) {
@@ -84,7 +84,7 @@ func (p *Pair) isWarm() bool {
 	return w.counts()
 }
 
-// Warm is what the active peer has shown last, nil if that is not known or old.
+// Warm is the last snapshot of the active peer, nil if that is not known or old.
 func (p *Pair) Warm() *subnet.Snapshot {
 	w := &p.warm
 	w.mu.Lock()
@@ -97,8 +97,8 @@ func (p *Pair) Warm() *subnet.Snapshot {
 	return s
 }
 
-// Shown is what the active peer has shown last, nil if that is not known or old. It does not end
-// what is shown, as Warm does.
+// Shown is the last snapshot of the active peer, nil if that is not known or old. It does not end
+// the updates, as Warm does.
 func (p *Pair) Shown() *subnet.Snapshot {
 	w := &p.warm
 	w.mu.Lock()

@@ -34,7 +34,7 @@ import (
 // Blocks are written in full, so a switch that does not hold what the predecessor published ends the
 // takeover before anything is written. The sweep that follows then routes the LIDs.
 
-// Float is how the LIDs of a predecessor's port come to ours. It is immutable.
+// Float is the plan that moves the LIDs of a predecessor's port to ours. It is immutable.
 type Float struct {
 	tables        *route.Tables // of the snapshot that it was made from
 	self, from    ib.GUID
@@ -43,13 +43,13 @@ type Float struct {
 	after         *route.Tables
 }
 
-// Blocks is how many LFT blocks are to be written.
+// Blocks is the number of LFT blocks to be written.
 func (x *Float) Blocks() int { return x.moved.Writes }
 
-// Stages is in how many stages.
+// Stages is the number of stages in which they are written.
 func (x *Float) Stages() int { return len(x.moved.Stages) }
 
-// For reports whether x, which was made from a snapshot, is still right for a later one of the same
+// For reports whether x, which was made from a snapshot, is still valid for a later one of the same
 // master.
 func (x *Float) For(s, was *subnet.Snapshot) bool {
 	if s == was {
@@ -67,11 +67,11 @@ func (x *Float) For(s, was *subnet.Snapshot) bool {
 	return true
 }
 
-// Prepare computes how the LIDs of the port of the master that published s come to the port self.
-// opVLs is config.Config.MaxOpVLs. The error says why a sweep has to do it.
+// Prepare computes the moves of the LIDs from the port of the master that published s to the port
+// self. opVLs is config.Config.MaxOpVLs. The error is the reason that a sweep has to move them.
 //
-// It proves the tables, which takes some tenths of a second in the largest subnets, and is to be
-// done while the predecessor lives.
+// It proves the tables, which takes some tenths of a second in the largest subnets, so call it
+// while the predecessor lives.
 func Prepare(s *subnet.Snapshot, self ib.GUID, opVLs uint8, o move.Options) (*Float, error) {
 	if s.Tables == nil || s.State != subnet.Master || !s.Up {
 		return nil, errors.New("the last master published no tables")
@@ -236,7 +236,7 @@ func (m *Machine) askFloat() {
 }
 
 // More begins the next step of a takeover whose first requests have been answered. It reports
-// whether one has begun, or is under way.
+// whether one has begun, or is in progress.
 func (m *Machine) More() bool {
 	x := m.float
 	if x == nil || m.refusal != "" {

@@ -1,19 +1,19 @@
-// Package takeover is the first step of a manager that succeeds another one and has what that one
-// published last: it answers from it, checks it against the subnet, and tells hosts of their new
-// manager, before the subnet is read.
+// Package takeover is the first step of a manager that succeeds another one and has its last
+// published snapshot: the SA answers from the snapshot, the manager checks it against the subnet,
+// and notifies hosts of their new manager, before the subnet is read.
 //
-// What a predecessor published is a hint. The manager acts on it in two ways only. The SA answers
-// from it, as the predecessor would have done. And ports of hosts learn who their manager is: by the
-// Set that a sweep would send as well, built from what the port itself said a moment ago, and only if
-// it changes nothing but that. All else waits for the full sweep that follows, which reads everything
-// and knows nothing of the hint.
+// The snapshot of a predecessor is a hint. The manager uses it for two things only. The SA answers
+// from it, as the predecessor would have done. And ports of hosts are notified of their new
+// manager: by the Set that a sweep would send as well, built from the port's own answer a moment
+// ago, and only if the Set changes nothing else. All other actions wait for the full sweep that
+// follows, which reads the whole subnet and does not use the hint.
 //
-// The check asks every switch who it is and what it says of itself (NodeInfo, SwitchInfo). Another
-// node, or another port of it, where the map has a switch means that the map is of another fabric: it
-// is dropped, and no more hosts are told before the sweep. A switch that does not answer, or has
-// forgotten its tables, and links that are down, are shown as such, so that no path over them is
-// answered. Switches with hosts are asked first, the nearest ones before others; the hosts of a switch
-// are told as soon as it has been checked.
+// The check reads NodeInfo and SwitchInfo of each switch. Another node, or another port of it, in
+// the place of a switch means that the snapshot is of another fabric: it is dropped, and no more
+// hosts are notified before the sweep. A switch that does not answer, or has lost its tables, and
+// links that are down, are marked in the snapshot, so that no path over them is answered. Switches
+// with hosts are checked first, the nearest ones before others; the hosts of a switch are notified
+// as soon as it has been checked.
 //
 // Inputs are the snapshot, the moment of succession, and answers. Outputs are items of work, and
 // when no item is pending a Result.
@@ -37,13 +37,14 @@ import (
 
 // Keys know the M_Keys of ports.
 type Keys interface {
-	// Of is the key that a port wants to see in a header.
+	// Of is the key that a port requires in a header.
 	Of(port ib.GUID) ib.MKey
 }
 
 // Ports sets up ports.
 type Ports interface {
-	// Lacks reports whether a port that was just read lacks nothing but to know its manager.
+	// Lacks reports whether a port that was just read needs no change except the LID of its
+	// manager.
 	Lacks(p *topo.Port) bool
 }
 
@@ -101,7 +102,7 @@ type found struct {
 	state ib.PortState
 }
 
-// Result says what a takeover found and did.
+// Result has the counts of a takeover.
 type Result struct {
 	Switches, Lost int // switches that were asked; that do not answer or have no tables
 	Hosts, Told    int // ports of hosts that were read; that were told
@@ -113,38 +114,38 @@ func New(e *env.Env, keys Keys, ports Ports, lids LIDs) *Machine {
 	return &Machine{Env: e, keys: keys, ports: ports, lids: lids}
 }
 
-// Set replaces what the master publishes; nil: it is unknown. x says how its LIDs come to our port;
-// nil: that is unknown.
+// Set replaces the master's snapshot; nil: it is unknown. x moves its LIDs to our port; nil: the
+// moves are unknown.
 func (m *Machine) Set(s *subnet.Snapshot, x *Float) {
 	if m.State != subnet.Master {
 		m.warm, m.plan = s, x
 	}
 }
 
-// Living replaces the managers that are known to live, which the snapshot may not show.
+// Living replaces the list of managers that are known to be alive, which the snapshot may lack.
 func (m *Machine) Living(list []ib.GUID) { m.living = list }
 
-// Arm has the next sweep begin with a takeover: our master is gone, or has handed over. gone is that
-// one's port, 0 if it is not known.
+// Arm makes the next sweep begin with a takeover: our master is gone, or has handed over. gone is
+// the port of that master, 0 if it is not known.
 func (m *Machine) Arm(gone ib.GUID) { m.armed, m.gone = true, gone }
 
 // Wanted reports whether the next sweep is to begin with a takeover.
 func (m *Machine) Wanted() bool { return m.armed && m.warm != nil && !m.Config.PlanOnly }
 
-// Drop ends a takeover and what it answers: the manager is not to be master now.
+// Drop ends a takeover and its answers: the manager is not to be master now.
 func (m *Machine) Drop() {
 	m.armed, m.answers = false, false
 	m.end()
 }
 
-// Answers reports whether the SA answers from what the predecessor published. Settled ends that.
+// Answers reports whether the SA answers from the predecessor's snapshot. Settled ends that.
 func (m *Machine) Answers() bool { return m.answers && m.State == subnet.Master }
 
 // Settled ends the answers: the subnet was read.
 func (m *Machine) Settled() { m.answers = false }
 
 // Begin begins the takeover: it asks our own port, and other managers that the predecessor knew. If
-// the snapshot is of no use it says why, and nothing changed but that it is forgotten.
+// the snapshot is unusable, it returns the reason and only drops the snapshot.
 func (m *Machine) Begin() (why string) {
 	s := m.warm
 	m.warm, m.armed = nil, false
@@ -208,12 +209,13 @@ func (m *Machine) Ask() {
 	}
 }
 
-// Asking reports whether the first requests are under way, Refused why they forbid the takeover.
+// Asking reports whether the first requests are in flight; Refused returns the reason if their
+// answers forbid the takeover.
 func (m *Machine) Asking() bool    { return m.asking }
 func (m *Machine) Refused() string { return m.refusal }
 
 // Serve returns the snapshot to be published, from which the SA answers from now on. Check is to be
-// called when it is out.
+// called when it is published.
 func (m *Machine) Serve() *subnet.Snapshot {
 	m.asking, m.answers, m.ahead = false, true, true
 	s := &subnet.Snapshot{}
@@ -280,13 +282,13 @@ func (m *Machine) feed() {
 // dead too, and hosts wait.
 const askTimeout = 60 * time.Millisecond
 
-// Hasten sets the times of a question to another manager.
+// Hasten sets the time-outs of a request to another manager.
 func (m *Machine) Hasten(r *mad.Request) {
 	r.Timeout, r.Retries = min(askTimeout, m.Config.SMPTimeout), 1
 }
 
-// Build turns an item into a request; Sets are for Ports. A request is repeated once, except that to our
-// own port: what does not answer is left to the sweep.
+// Build turns an item into a request; Sets are for Ports. A request is repeated once, except that
+// to our own port: nodes that do not answer are left to the sweep.
 func (m *Machine) Build(it work.Item, r *mad.Request, get func(ib.AttrID, uint32)) {
 	switch it.Op() {
 	case work.OpMapNode:
@@ -334,7 +336,7 @@ func (m *Machine) Answered(it work.Item, comp *mad.Completion) bool {
 	return true
 }
 
-// Told is called when a port has answered the Set that tells it; knows says that it has done it.
+// Told is called when a port has answered the Set that notifies it; knows: the Set succeeded.
 func (m *Machine) Told(knows bool) {
 	if m.asking {
 		m.floatTold(knows)
@@ -466,8 +468,8 @@ func (m *Machine) portInfo(it work.Item, comp *mad.Completion) {
 	}
 }
 
-// End ends the check. It returns what the takeover did, and a snapshot that shows what was found,
-// made from the one that is published, or nil if that is right.
+// End ends the check. It returns the result of the takeover, and a snapshot with the findings, made
+// from the published one, or nil if the published one is correct.
 func (m *Machine) End(published *subnet.Snapshot) (r Result, s *subnet.Snapshot) {
 	if len(m.found) > 0 {
 		s = &subnet.Snapshot{}

@@ -1,23 +1,24 @@
-// Package tenure decides whether a manager's store can know what the devices of its subnet hold.
+// Package tenure decides whether a manager's store is complete: whether it has all entries that the
+// devices of the subnet hold.
 //
-// A manager that takes over with a store of its own finds P_Keys and addresses of virtual machines
-// that another manager gave. Its store knows nothing of them, so they look like entries that nobody
-// may have. To take them away is an outage. Tenure is a part of a subnet manager that tells the two
-// apart. Its input is what the store held (Load), the other managers that were seen (Other), and what
-// the fabric says of its last master (Begin). Its output is one answer, Keeps, and a record that makes
-// it durable.
+// A manager that takes over with a separate store finds P_Keys and addresses of virtual machines
+// that another manager assigned. Its store does not have them, so they look like foreign entries.
+// To revoke them would cause an outage. Tenure is a part of a subnet manager that distinguishes the
+// two. Its input is the contents of the store (Load), the other managers that were seen (Other),
+// and the last master that the fabric names (Begin). Its output is one answer, Keeps, and a record
+// that makes it durable.
 //
-// A store cannot know what the devices hold if
+// A store may be incomplete if
 //
-//   - it held nothing when this mastership began: it is the first with this store;
+//   - it was empty when this mastership began: it is the first with this store;
 //   - another manager was seen to be master, in this mastership or since the last one of this store;
 //   - ports name a LID as that of their master that belongs neither to our port nor to the one whose
 //     mastership was the last with this store: there was another master while this one did not run.
 //
-// This stays so, over restarts, until nothing is left that the store does not know (Settled). In all
-// other cases the last master wrote the store, and what the store does not know is foreign. That
-// includes a store that moved with its directory to another machine. A copy of such a store cannot be
-// told from it.
+// This decision stays, over restarts, until no entry is left that the store does not know
+// (Settled). In all other cases the last master wrote the store, and entries that the store does
+// not know are foreign. That includes a store that moved with its directory to another machine. A
+// copy of such a store cannot be distinguished from it.
 package tenure
 
 import (
@@ -67,8 +68,8 @@ type Tenure struct {
 // New returns the tenure of a manager that has not started. It keeps nothing.
 func New(e *env.Env) *Tenure { return &Tenure{Env: e, empty: true, other: true} }
 
-// Load takes what the store held, nil for nothing. A record that cannot be read counts as one
-// that says that there was another manager.
+// Load takes the contents of the store, nil if it is empty. A record that cannot be read counts as
+// a record of another manager.
 func (t *Tenure) Load(st *store.State) {
 	if st == nil {
 		return
@@ -133,8 +134,8 @@ func (t *Tenure) Other(guid ib.GUID) {
 }
 
 // Begin begins a mastership. masters are the LIDs that ports name as their manager's, and has
-// reports whether the store has a LID for a port. It reports whether devices may
-// have entries that were given since the last mastership of this process.
+// reports whether the store has a LID for a port. It reports whether devices may have entries that
+// were assigned since the last mastership of this process.
 func (t *Tenure) Begin(masters []ib.LID, has func(port ib.GUID, l ib.LID) bool) (others bool) {
 	if t.Config.PlanOnly {
 		return false
@@ -168,22 +169,22 @@ func (t *Tenure) Begin(masters []ib.LID, has func(port ib.GUID, l ib.LID) bool) 
 	return t.other
 }
 
-// Keeps reports whether entries that the store does not know stay, because another manager may
-// have given them.
+// Keeps reports whether entries that the store does not know are kept, because another manager may
+// have assigned them.
 func (t *Tenure) Keeps() bool { return (t.rec.Keep || t.unsure) && !t.Config.StrictPartitions }
 
-// SetUnsure says whether the store may have what this manager does not know, because it could not be
-// asked. Nothing of that is stored.
+// SetUnsure sets whether the store may have entries that this manager does not know, because the
+// store was unavailable. This is not stored.
 func (t *Tenure) SetUnsure(on bool) { t.unsure = on }
 
-// MustSave reports whether the record has to be durable before anything is written in the fabric: it
-// says that another manager was master, and what we write may hide that.
+// MustSave reports whether the record has to be durable before anything is written in the fabric:
+// it records that another manager was master, and our writes may hide that.
 func (t *Tenure) MustSave() bool { return t.raised }
 
 // Saved notes that the record is durable.
 func (t *Tenure) Saved() { t.raised = false }
 
-// Why says why the store does not know what devices hold; "" if it does.
+// Why is the reason that the store may be incomplete; "" if it is complete.
 func (t *Tenure) Why() string {
 	switch {
 	case t.rec.Keep:
@@ -194,7 +195,7 @@ func (t *Tenure) Why() string {
 	return ""
 }
 
-// Settled notes that nothing is left that the store does not know.
+// Settled records that no entry is left that the store does not know.
 func (t *Tenure) Settled() {
 	if !t.rec.Keep {
 		return
@@ -203,8 +204,8 @@ func (t *Tenure) Settled() {
 	t.Save([]store.Op{t.op()})
 }
 
-// Decide notes that an administrator decided about P_Keys, without their membership bits: no entry
-// of them is kept that is not known. It returns what is to be stored with the decision.
+// Decide records that an administrator decided about P_Keys, without their membership bits: unknown
+// entries of them are no longer kept. It returns the operations to be stored with the decision.
 func (t *Tenure) Decide(keys []ib.PKey) []store.Op {
 	if !t.rec.Keep || len(keys) == 0 {
 		return nil
