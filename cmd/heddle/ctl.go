@@ -78,7 +78,7 @@ names the channels.`
 		return "/v1/reroute?rebalance=" + strconv.FormatBool(rebalance) + "&dry_run=" + strconv.FormatBool(dry)
 	}
 	reroute := ctlCommandTo("reroute", "Compute all routes from scratch, without reading the fabric again", http.MethodPost, path, printRoutePlan)
-	reroute.Flags().BoolVar(&dry, "dry-run", false, "compute and prove the tables, and say only what would change")
+	reroute.Flags().BoolVar(&dry, "dry-run", false, "compute and prove the tables, and only show the changes")
 	reroute.Flags().BoolVar(&rebalance, "rebalance", false, "ignore the installed tables: balances the load again after many changes, but writes more entries")
 	for _, s := range slices.Concat([]*cobra.Command{status, ctlHealth(), nodes, links, repairs, ctlSweeps(), sweep, reroute}, ctlAdministration(), ctlVirtual(), []*cobra.Command{
 		ctlPerf(), ctlFindings(), ctlHotSpots(), ctlCongestion(),
@@ -140,7 +140,7 @@ type place struct {
 func (o *ctlOptions) registerPlace(c *cobra.Command) {
 	c.Flags().StringVar(&o.addr, "api", "", "`ADDR` of the manager's API: HOST:PORT, https://HOST:PORT or unix:PATH (default: that of this user's last started daemon, otherwise "+defaultAPI+")")
 	c.Flags().StringVar(&o.tokenFile, "token-file", "", "`FILE` with the token (default: that of this user's daemon)")
-	c.Flags().StringVar(&o.ca, "ca", "", "https: `FILE` with the certificate of the authority of the manager's (default: those of this machine)")
+	c.Flags().StringVar(&o.ca, "ca", "", "https: `FILE` with the certificate of the authority that signed the manager's certificate (default: this machine's authorities)")
 	c.Flags().StringVar(&o.cert, "cert", "", "https: `FILE` with a client certificate, which has a role (--api-clients)")
 	c.Flags().StringVar(&o.key, "key", "", "https: `FILE` with its key")
 }

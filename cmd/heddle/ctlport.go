@@ -80,9 +80,9 @@ func ctlPortAct(verb, short string) *cobra.Command {
 			return o.ask(cmd, http.MethodPost, fmt.Sprintf("/v1/ports/%s/%d/%s?%s", guid, num, verb, q.Encode()), nil, printPortPlan)
 		},
 	}
-	c.Flags().BoolVar(&apply, "apply", false, "do it; otherwise say only what would be done")
+	c.Flags().BoolVar(&apply, "apply", false, "apply the change; otherwise only show its effect")
 	if verb != "restore" {
-		c.Flags().DurationVar(&hold, "for", 0, "restore the link after this `TIME`, such as 2h (0: when somebody does)")
+		c.Flags().DurationVar(&hold, "for", 0, "restore the link after this `TIME`, such as 2h (0: by command only)")
 		c.Flags().StringVar(&why, "why", "", "`REASON`, for the list")
 	}
 	if verb == "isolate" {

@@ -18,7 +18,7 @@ func ctlReload() *cobra.Command {
 	c := ctlCommandTo("reload", "Make the manager read its settings and files again", http.MethodPost, func() string {
 		return "/v1/reload?dry_run=" + strconv.FormatBool(dry)
 	}, printReloaded)
-	c.Flags().BoolVar(&dry, "dry-run", false, "read and check them, and say only what would change")
+	c.Flags().BoolVar(&dry, "dry-run", false, "read and check them, and only show the changes")
 	c.Long = `Makes the manager read the environment, its configuration file and the files that
 settings name again, like SIGHUP. It lists the settings that differ from the current
 ones: those that apply now ("live" in 'heddle sm --help' and docs/cli.md), and those

@@ -46,11 +46,11 @@ func newFlood() *cobra.Command {
 		Use:     "flood --port PORT | --sif PORT --mif PORT...",
 		GroupID: "manage",
 		Short:   "Load a subnet administrator with queries and measure its responses",
-		Long: `Queries the SA of a subnet as fast as it answers, whichever manager it belongs
-to. An instance is synchronous: it sends a query, waits for the response or
+		Long: `Queries the SA of a subnet, of any manager, as fast as it answers. An instance is
+synchronous: it sends a query, waits for the response or
 --timeout, and sends the next. PORT is ` + floodPortHelp + `.
 
-With --port, --window instances share one port until --queries have been asked
+With --port, --window instances share one port until --queries have been sent
 or --time is over (10 s if neither is given).
 
 With --sif and --mif, the experiment of Tasoulas et al. (2015), Algorithm 1: one
@@ -60,12 +60,12 @@ once every new instance has had its first answer. The figures of the SIF, which
 only the SA's load affects, are separate from the totals. MIFs may also be other
 processes on other hosts, each with its own --port.
 
-Answers BUSY, timeouts, other error statuses and answers to something else than
-what was asked are counted apart; response times are those of good answers. An
-interrupt ends a run with what was measured so far.
+Answers BUSY, timeouts, other error statuses and answers that do not match the
+query are counted separately; response times are those of good answers. An
+interrupt ends a run, with the results so far.
 
-Destinations are drawn from the SA's NodeRecords by --seed. Where a table does
-not come whole, as with ibsim and a manager without ,rmpp=on, the nodes are
+Destinations are drawn from the SA's NodeRecords by --seed. If the SA cannot return
+a complete table, as with ibsim and a manager without ,rmpp=on, the nodes are
 queried LID by LID.`,
 		Example: `  heddle flood --port umad:mlx5_0/1 --queries 100000 --window 64
   heddle flood --sif ibsim:Hca1@net --mif ibsim:Hca2@net --mif ibsim:Hca3@net --instances 8 --rounds 25 --out results`,

@@ -66,10 +66,9 @@ type labRun struct {
 }
 
 // labRunLong describes the experiments one by one.
-const labRunLong = `Runs an experiment on simulated subnets in virtual time: the manager is the real
-one, the datagrams are real, and a seed repeats the run. Prints tables, and with
---out writes them with plots as one HTML file that needs nothing else, and as
-JSON.
+const labRunLong = `Runs an experiment on simulated subnets in virtual time: the manager and the
+datagrams are real, and a seed reproduces the run. Prints tables, and with --out
+writes them with plots as one self-contained HTML file, and as JSON.
 
 change-assimilation takes a few minutes, most of them for the packets that each
 change loses: --losses 3 takes three switches of each network, --losses -1 none.
@@ -83,35 +82,35 @@ and by Heddle's plans: packets move on the tables that the manager writes. --run
 how many times each line is run; a few minutes.
 
 host-reconfiguration cuts the same cable under queue pairs: hosts subscribe to
-notices, ask the SA for new paths and change their connections while these are in
-use. --runs is how many times each line is run; two minutes.
+notices, query new paths and modify their connections while these are in use.
+--runs is how many times each line is run; two minutes.
 
 signalling cuts a cable of meshes of 6 to 400 switches (--sizes), with a host each, and
-compares the ways of notifying hosts; OpenSM, where it is installed, routes the same
+compares methods of notifying hosts; OpenSM, if it is installed, routes the same
 meshes. Minutes; --sizes 36 takes seconds.
 
 path-caching migrates a VM that has connections (Reliable Datagram Sockets, RDS), and
-counts what its peers then ask the SA: without path caches, with the paper's, and
-with those of heddle agent. --runs is how often each figure is run, --sizes the
+counts the SA queries of its peers: without path caches, with the paper's, and with
+those of heddle agent. --runs is how often each figure is run, --sizes the
 number of clients of the crowd (2,000); 20 seconds.
 
-live-migration migrates virtual machines between three hypervisors in five ways, from
+live-migration migrates virtual machines between three hypervisors by five methods, from
 three stages on shared ports to firmware that saves a function, and shows outages,
-messages and who had to know; a minute.
+messages and the peers involved; a minute.
 
 vm-signalling migrates VMs with IPoIB between servers, with and without notices, and
 counts the messages of the SA. --runs is how many migrations are compared with
 Ethernet; half a minute.
 
-vftree repeats the hot spots of the vFtree paper: test beds in seconds, and trees of
+vftree repeats the hot spots of the vFtree paper: testbeds in seconds, and trees of
 648 hosts, some ten seconds of a core for each of 32 points and each of --runs seeds
 (8, as published). For it --sizes 72 are small trees.
 
-dftree repeats the test beds of the dFtree paper with simulated hosts, without, with an
+dftree repeats the testbeds of the dFtree paper with simulated hosts, without, with an
 ideal and with the manager's own detector of hot spots, and its trees of --sizes hosts
 (648; 72 and 2916 as well) with --runs seeds (2). Minutes at 648, seconds at 72.
 
-congestion-control compares congestion control, vFtree and dFtree: a test bed, a sweep
+congestion-control compares congestion control, vFtree and dFtree: a testbed, a sweep
 over the fields of the settings, and trees of --sizes hosts (648; 72 and 2916 as well).
 Minutes at 648, half a minute with --sizes 72.
 
@@ -121,9 +120,9 @@ rounds and --sizes the numbers of MIFs; each line is measured --repeats times.
 
 A flag that an experiment does not use is refused.
 
-Every report begins with the settings that are not the product's defaults.
-"published" is what the paper says in words or tables; what follows from its
-equations, or is computed here, is called so.`
+Each report begins with the settings that differ from the production defaults.
+"published" marks values from the text or tables of the paper; values that follow
+from its equations, or are computed here, are marked as such.`
 
 func newLabRun() *cobra.Command {
 	var o labRun

@@ -31,8 +31,8 @@ func newPlan() *cobra.Command {
 		GroupID: "manage",
 		Short:   "Show what managing a subnet would change; nothing is written",
 		Long: `Discovers the subnet and computes what 'heddle sm' with the same settings would
-do to it: LIDs that would change, forwarding-table blocks, SMPs by attribute,
-and how the tables would change and whether that is free of deadlock.
+do to it: LIDs that would change, forwarding-table blocks, SMPs by attribute, and the
+transition of the tables with its proof.
 
 It only reads: no Set is sent and IsSM is not claimed, so another manager may
 own the subnet. It stops at a port that refuses its M_Key.
@@ -45,9 +45,9 @@ LIDs that no cable would connect any more. Nodes are named by description or
 node GUID. Several faults are applied together.
 
 The exit status is 0 once the plan is made. With --exit-code it is 0 only if the
-manager would write nothing, but for asking hosts to register again as after
-every start; 3 if it would write something, or refuse to. As always it is 1 for
-what went wrong and 2 for usage.`,
+manager would write nothing except the requests to hosts to register again, as
+after each start; 3 if it would write more, or refuse to start. As always it is 1
+for errors and 2 for usage.`,
 		Example: `  heddle plan --port umad:mlx5_0/1 --state /var/lib/heddle
   heddle plan --port ibsim:Spine0@my-fabric --engine updn --json
   heddle plan --port umad:mlx5_0/1 --fault 'link leaf-3:19' --fault 'switch spine-2'`,

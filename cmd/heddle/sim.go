@@ -54,7 +54,7 @@ func (f *simFlags) register(fs *pflag.FlagSet) {
 	fs.BoolVar(&f.ignoreLIDs, "ignore-lids", false, "ignore the LIDs of the netlist")
 	fs.StringArrayVar(&f.traffic, "traffic", f.traffic, "`PATTERN` of packets that hosts send (see 'heddle traffic'); give it again for another; none = no packets")
 	fs.Float64Var(&f.packets, "traffic-rate", cmp.Or(f.packets, sim.PacketsPerSecond), "most packets a second that a pattern makes, all hosts together: `NUMBER`; rates of the pattern are reduced to it")
-	fs.Var(carriageFlag{&f.carriage}, "carriage", "what management datagrams share with packets: `WAY` lanes (SMPs on VL15, GMPs on data lanes), vl15 (GMPs wait for nothing), or apart")
+	fs.Var(carriageFlag{&f.carriage}, "carriage", "use of links by management datagrams: `MODE` lanes (SMPs on VL15, GMPs on data lanes), vl15 (GMPs do not wait for packets), or apart (no shared links)")
 	fs.IntVar(&f.lidsPer, "lids-per-port", 0, "preset `N` LIDs for each CA port (a power of two), in port-GUID order; 0 = none")
 }
 
@@ -199,7 +199,7 @@ when the input ends.`,
 	n.register(c.Flags())
 	f.register(c.Flags())
 	o.guests.register(c.Flags())
-	c.Flags().StringVar(&o.manager, "manager", "", "the hypervisors of --hypervisors start and migrate VMs as the manager whose API is at `ADDR` says: HOST:PORT, unix:PATH, or auto (that of this user's daemon); default: only console commands do")
+	c.Flags().StringVar(&o.manager, "manager", "", "let the manager whose API is at `ADDR` start and migrate VMs on the hypervisors of --hypervisors: HOST:PORT, unix:PATH, or auto (that of this user's daemon); default: only console commands do")
 	c.Flags().StringVar(&o.name, "socket", "", "`NAME` of the sockets, as IBSIM_SOCKNAME")
 	c.Flags().IntVar(&o.udp, "udp", 0, "serve ibsim's remote protocol too, on this UDP `PORT` of loopback (and the following ones)")
 	c.Flags().BoolVar(&o.quiet, "no-console", false, "do not read standard input")

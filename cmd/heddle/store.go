@@ -162,15 +162,14 @@ func storeImport() *cobra.Command {
 		Use:   "import BACKUP STATE",
 		Short: "Make a state file from a backup",
 		Long: `Makes the state file of a manager that is not running from a backup ('-' is
-standard input). The backup is read to its end first: one with an error changes
-nothing. An existing state file is left alone, unless --replace is given; it is
-then kept with .before behind its name, in place of an earlier one. The journal
-begins a term of its own, so that it is not taken for that of the backup's manager.
+standard input). The complete backup is checked first: an error in it changes
+nothing. An existing state file is not changed, unless --replace is given; it is
+then kept with the suffix .before, in place of an earlier one. The journal begins a
+new term, so that it is not taken for that of the backup's manager.
 STATE may be etcd://HOST:PORT[,HOST:PORT...][/PREFIX]: stop all its managers first.
 
 --for makes a file that an older version reads (docs/upgrade.md). It has no
-journal, and no tables that the version does not know: what is left out is
-printed.`,
+journal, and no tables that the version does not know. Omitted records are printed.`,
 		Example: `  heddle store import backup.jsonl /var/lib/heddle
   heddle store import backup.jsonl /var/lib/heddle --replace --for 0.1.0`,
 		Args: func(cmd *cobra.Command, args []string) error {
@@ -225,7 +224,7 @@ printed.`,
 		},
 	}
 	shared = newStoreEtcd(c)
-	c.Flags().BoolVar(&replace, "replace", false, "replace an existing state file; it is kept with .before behind its name")
+	c.Flags().BoolVar(&replace, "replace", false, "replace an existing state file, which is kept with the suffix .before")
 	c.Flags().StringVar(&version, "for", "", "make a file for an older `VERSION`: "+strings.Join(olderNames(), ", "))
 	return c
 }

@@ -24,12 +24,11 @@ func newTopoSlurm() *cobra.Command {
 		Use:   "slurm [FILE]",
 		Short: "Write topology.conf or topology.yaml for Slurm",
 		Long: `Writes the fabric for Slurm: of a netlist (- is standard input), or without FILE
-that of the manager that runs here ('heddle ctl' says which one that is).
+that of the local manager ('heddle ctl --help' describes how it is found).
 
-Hosts have the first word of their adapters' NodeDescription as name. Switches
-have the name that the node-name-map gives them: that of --node-names, or that of
-the manager. Others have their GUID. Comments in the text list what is left out
-and why.`,
+The name of a host is the first word of its adapters' NodeDescription. The name of a
+switch is that in the node-name-map of --node-names, or of the manager, otherwise its
+GUID. Comments in the file list omitted hosts and switches, with the reasons.`,
 		Example: `  heddle topo slurm > /etc/slurm/topology.conf
   heddle topo slurm --yaml tree.net
   heddle topo slurm --block 18`,
@@ -79,7 +78,7 @@ and why.`,
 			return t.Write(cmd.OutOrStdout(), block, yaml)
 		},
 	}
-	c.Flags().StringVar(&rails, "rails", "merge", "where hosts with several adapters stand: merge (leaves with a common host are one), first, or the `NUMBER` of a rail")
+	c.Flags().StringVar(&rails, "rails", "merge", "leaf of hosts with several adapters: merge (leaves with a common host are one), first, or the `NUMBER` of a rail")
 	c.Flags().StringVar(&names, "node-names", "", "with FILE, OpenSM's node-name-map with names of switches and hosts: `MAP`")
 	c.Flags().BoolVar(&yaml, "yaml", false, "topology.yaml (Slurm 25.05) in the place of topology.conf")
 	c.Flags().IntVar(&block, "block", 0, "blocks for topology/block in the place of a tree: leaves with at least `N` hosts")

@@ -49,16 +49,16 @@ func newTraffic() *cobra.Command {
 		GroupID: "offline",
 		Short:   "Compute the throughput of traffic on routes, and the cost of losing a cable",
 		Long: `Computes routes of a netlist with one or more engines, simulates packets on them,
-and shows side by side what traffic gets: accepted and offered rates, latency,
-fairness, the worst flow, the hottest cables, discards by cause, deadlocks.
+and compares the engines: accepted and offered rates, latency, fairness, the worst
+flow, the hottest cables, discards by cause, deadlocks.
 
 With --cut a cable is lost and the engine repairs its routes, before traffic
 starts or, with @TIME, under traffic. With --cut-each every cable is lost in turn,
-and they are ranked by what their loss costs: by max-min fair shares, and those
-that cost most by packets too (--cut-packets).
+and the cables are ranked by the cost of their loss: by max-min fair shares, and the
+most costly ones by packets too (--cut-packets).
 
-With --flow all answers are max-min fair shares, in milliseconds. They are blind
-to head-of-line blocking, latency and lanes in the network; see docs/traffic.md.
+With --flow all results are max-min fair shares, in milliseconds. They do not include
+head-of-line blocking, latency and lanes in the network; see docs/traffic.md.
 
 A pattern is NAME[:ARGUMENT...][,KEY=VALUE...]. Several run at the same time.
 ` + patternUsage(),
@@ -88,7 +88,7 @@ func (f *trafficFlags) register(fs *pflag.FlagSet) {
 	registerSettings(fs, f.engine.Values, inputs)
 	fs.StringArrayVar(&f.patterns, "pattern", nil, "`SPEC` of a pattern; may be repeated, all run at the same time")
 	fs.StringSliceVar(&f.loads, "load", []string{"1"},
-		"`SHARE[,...]` of what patterns offer, above 0 and at most 1: each is asked")
+		"`SHARE[,...]` of the patterns' offered load, above 0 and at most 1: each is simulated")
 	fs.IntVar(&f.vls, "vls", 8, "data lanes that every link has, `1-15`")
 	fs.IntVar(&f.seeds, "seeds", 1, "`N` seeds; results are their means")
 	fs.Uint64Var(&f.seed, "seed", 1, "first `SEED`, of patterns and of engines that use random numbers")
@@ -96,8 +96,8 @@ func (f *trafficFlags) register(fs *pflag.FlagSet) {
 		"`TIME` for which traffic runs, 10ms longer than the cut if a manager repairs one; collectives run to their end")
 	fs.StringArrayVar(&f.cuts, "cut", nil, "lose the cable at `NODE:PORT`, by description, netlist ID or node GUID, "+
 		"from the start or, with @TIME, under traffic; may be repeated, all are lost together")
-	fs.BoolVar(&f.cutEach, "cut-each", false, "lose each cable in turn, and rank all by what their loss costs")
-	fs.StringVar(&f.cutPackets, "cut-packets", f.cutPackets, "with --cut-each, ask packets about the `N` cables of each kind "+
+	fs.BoolVar(&f.cutEach, "cut-each", false, "lose each cable in turn, and rank all by the cost of their loss")
+	fs.StringVar(&f.cutPackets, "cut-packets", f.cutPackets, "with --cut-each, simulate packets for the `N` cables of each kind "+
 		"(between switches, to hosts) that cost most by fair shares; 0 = none, all = every cable")
 	fs.DurationVar(&f.packets.Warmup, "warmup", f.packets.Warmup,
 		"first part of --time, in which packets are not counted; hot spots need about 2ms of `TIME`")

@@ -43,13 +43,13 @@ func newUp() *cobra.Command {
 		Long: `Simulates a fat tree of 648 hosts (or the fabric of --topo or --netlist), manages
 it, and serves the API and the status page on 127.0.0.1:7480. Prints SUBNET UP.
 
-Hosts send a little, so that counters move (--traffic). Real tools can attach to
+Hosts send some packets, so that counters increase (--traffic). Real tools can attach to
 the simulated subnet while it runs, by ibsim-run and 'heddle attach', under the
 name of --socket. Commands on standard input take links and nodes down and up
 ('help' lists them).
 
 With --pair two managers share their state, with a page each, at --api and at the
-next port. 'kill -9' of one shows the other take over; the killed one comes back
+next port. After 'kill -9' of one the other takes over; the killed one is restarted
 after 5 s (docs/ha.md).`,
 		Example: `  heddle up
   heddle up --topo torus,8x8 --engine updn
@@ -63,8 +63,8 @@ after 5 s (docs/ha.md).`,
 	f.netlist.register(c.Flags())
 	f.sim.register(c.Flags())
 	f.guests.register(c.Flags())
-	c.Flags().StringVar(&f.vms, "vms", "driver", "who starts and migrates VMs on the hypervisors of --hypervisors: `WHO` driver (they do what 'heddle ctl vm' says), or console (only console commands)")
-	c.Flags().BoolVar(&f.pair, "pair", false, "two managers that share their state, as processes of their own, on --node and the next host: kill one, and the other goes on")
+	c.Flags().StringVar(&f.vms, "vms", "driver", "control of the VMs on the hypervisors of --hypervisors: `MODE` driver (by 'heddle ctl vm'), or console (by console commands only)")
+	c.Flags().BoolVar(&f.pair, "pair", false, "two managers that share their state, as separate processes, on --node and the next host: kill one, and the other takes over")
 	f.register(c.Flags(), "up")
 	return c
 }
