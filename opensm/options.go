@@ -73,7 +73,7 @@ var deviceOptions = []Option{
 	{Name: "m_key_protection_level", kind: number8, Default: "0", Setting: "m-key-protect"},
 	{Name: "m_key_lookup", kind: boolean, Default: "TRUE", Verdict: Needless, Means: "stored M_Keys are always tried; the import stores those of guid2mkey"},
 	{Name: "sm_key", kind: hex64, Default: "0x0000000000000001", Setting: "sm-key"},
-	{Name: "sa_key", kind: hex64, Default: "0x0000000000000001", Setting: "sa-key", Means: "OpenSM's default 1 is not taken over, as every host knows it: Heddle makes a random key, and takes 1 from its own port", take: takeSAKey},
+	{Name: "sa_key", kind: hex64, Default: "0x0000000000000001", Setting: "sa-key", Means: "OpenSM's default 1 is not taken over, because every host knows it: Heddle makes a random key, and accepts 1 from its own port", take: takeSAKey},
 	{Name: "subnet_prefix", kind: hex64, Default: "0xfe80000000000000", Setting: "subnet-prefix"},
 	{Name: "lmc", kind: number8, Default: "0", Setting: "lmc"},
 	{Name: "lmc_esp0", kind: boolean, Default: "FALSE", Setting: "switch-lmc", Means: "TRUE as the LMC of hosts, FALSE as 0", take: takeSwitchLMC},
@@ -91,7 +91,7 @@ var deviceOptions = []Option{
 	{Name: "subnet_timeout", kind: number8, Default: "18", Setting: "subnet-timeout"},
 	{Name: "local_phy_errors_threshold", kind: hex8, Default: "0x08", Setting: "local-phy-errors"},
 	{Name: "overrun_errors_threshold", kind: hex8, Default: "0x08", Setting: "overrun-errors"},
-	{Name: "use_mfttop", kind: boolean, Default: "TRUE", Verdict: Needless, Means: "always where a switch has it"},
+	{Name: "use_mfttop", kind: boolean, Default: "TRUE", Verdict: Needless, Means: "always used if the switch supports it"},
 }
 
 var partitionOptions = []Option{
@@ -102,9 +102,9 @@ var partitionOptions = []Option{
 	{Name: "keep_pkey_indexes", kind: boolean, Default: "TRUE", Verdict: Needless, Means: "P_Keys always keep their index"},
 	{Name: "sm_assigned_guid", kind: hex8, Default: "0x00", Setting: "sm-assigned-guid"},
 	{Name: "sweep_interval", kind: number32, Default: "10", Setting: "sweep-interval", take: takeSeconds},
-	{Name: "reassign_lids", kind: boolean, Default: "FALSE", Verdict: Lost, Means: "TRUE is refused without --force: it gives every port another LID at each start", take: takeReassign},
+	{Name: "reassign_lids", kind: boolean, Default: "FALSE", Verdict: Lost, Means: "TRUE is refused without --force: it assigns every port another LID at each start", take: takeReassign},
 	{Name: "force_heavy_sweep", kind: boolean, Default: "FALSE", Setting: "full-interval", Means: "TRUE as the sweep interval", take: takeHeavy},
-	{Name: "sweep_on_trap", kind: boolean, Default: "TRUE", Verdict: Needless, Means: "a trap has its region swept, or one port read, and no more than that"},
+	{Name: "sweep_on_trap", kind: boolean, Default: "TRUE", Verdict: Needless, Means: "a trap causes a sweep of its region only, or the reading of one port"},
 }
 
 var routingOptions = []Option{
@@ -113,7 +113,7 @@ var routingOptions = []Option{
 	{Name: "hop_weights_file", kind: text, Default: Null, Setting: "hop-weights", take: takeFile},
 	{Name: portOrder, kind: text, Default: Null, Setting: "port-order", take: takeFile},
 	{Name: "routing_engine", kind: text, Default: Null, Setting: "engine", Means: "torus-2QoS is torus; OpenSM's silent last engine minhop is written down, and updn behind it where minhop could deadlock; no_fallback leaves both out", take: takeEngines},
-	{Name: "avoid_throttled_links", kind: boolean, Default: "FALSE", Setting: "avoid-throttled-links", Means: "any engine but dor, torus and file, and changes in the running manager; OpenSM leaves such links out, Heddle does but for the last one to a part of the subnet and where most links of a switch are so", take: takeThrottled},
+	{Name: "avoid_throttled_links", kind: boolean, Default: "FALSE", Setting: "avoid-throttled-links", Means: "for all engines except dor, torus and file, also in the running manager; OpenSM never routes over such links, Heddle does over the last one to a part of the subnet and if most links of a switch are slow", take: takeThrottled},
 	{Name: "connect_roots", kind: boolean, Default: "FALSE", Setting: "connect-roots", Means: "always so"},
 	{Name: "use_ucast_cache", kind: boolean, Default: "FALSE", Verdict: Needless, Means: "tables that need no change are always kept"},
 	{Name: "lid_matrix_dump_file", kind: text, Default: Null, Verdict: Lost, Means: "the hops of the engine file are computed"},
@@ -130,10 +130,10 @@ var routingOptions = []Option{
 	{Name: "nue_max_num_vls", kind: number8, Default: "1", Setting: "route-vls", Means: "if nue is one of the engines; it holds for all of them", take: takeNueVLs},
 	{Name: "nue_include_switches", kind: boolean, Default: "FALSE", Verdict: Needless, Means: "nue always proves paths of switches too"},
 	{Name: "port_shifting", kind: boolean, Default: "FALSE", Verdict: Lost, Means: "ports of equal cost are taken in another order"},
-	{Name: "scatter_ports", kind: number32, Default: "0", Verdict: Lost, Means: "ports of equal cost are taken in turn and not by chance"},
+	{Name: "scatter_ports", kind: number32, Default: "0", Verdict: Lost, Means: "ports of equal cost are used in turn and not by chance"},
 	{Name: "guid_routing_order_no_scatter", kind: boolean, Default: "FALSE", Verdict: Needless, Means: "nothing is scattered"},
 	{Name: "sa_db_file", kind: text, Default: Null, Means: "groups, services, subscriptions and alias GUIDs go into the store", take: takeDump},
-	{Name: "sa_db_dump", kind: boolean, Default: "FALSE", Verdict: Needless, Means: "every change is stored at once"},
+	{Name: "sa_db_dump", kind: boolean, Default: "FALSE", Verdict: Needless, Means: "every change is stored immediately"},
 	{Name: "torus_config", kind: text, Default: "/etc/opensm/torus-2QoS.conf", Setting: "torus-config", Means: "if torus-2QoS is one of the engines", take: takeTorus},
 }
 
@@ -149,7 +149,7 @@ var serviceOptions = []Option{
 	{Name: "transaction_timeout", kind: number32, Default: "200", Setting: "smp-timeout", take: takeMilliseconds},
 	{Name: "transaction_retries", kind: number32, Default: "3", Setting: "smp-retries"},
 	{Name: "long_transaction_timeout", kind: number32, Default: "500", Verdict: Needless, Means: "time-outs follow the responses"},
-	{Name: "max_msg_fifo_timeout", kind: number32, Default: "10000", Verdict: Needless, Means: "a request that finds the queue full is answered BUSY at once (--sa-queue)"},
+	{Name: "max_msg_fifo_timeout", kind: number32, Default: "10000", Verdict: Needless, Means: "if the queue is full, a request is answered BUSY immediately (--sa-queue)"},
 	{Name: "single_thread", kind: boolean, Default: "FALSE", Verdict: Needless, Means: "answers do not depend on the number of workers"},
 	{Name: "daemon", kind: boolean, Default: "FALSE", Verdict: Needless, Means: "the service manager runs heddle"},
 	{Name: "sm_inactive", kind: boolean, Default: "FALSE", Setting: "inactive"},
@@ -157,8 +157,8 @@ var serviceOptions = []Option{
 	{Name: "drop_event_subscriptions", kind: boolean, Default: "FALSE", Setting: "drop-event-subscriptions-after", Means: "TRUE as 1s; FALSE as Heddle's default, after which a host that returns is asked to subscribe again", take: takeDropSubscriptions},
 	{Name: "ipoib_mcgroup_creation_validation", kind: boolean, Default: "TRUE", Verdict: Needless, Means: "always checked"},
 	{Name: "mcgroup_join_validation", kind: boolean, Default: "TRUE", Verdict: Needless, Means: "always checked"},
-	{Name: "use_original_extended_sa_rates_only", kind: boolean, Default: "FALSE", Verdict: Needless, Means: "decided for each asker by what it says it knows"},
-	{Name: "use_optimized_slvl", kind: boolean, Default: "FALSE", Verdict: Needless, Means: "lane tables are written where they differ, and no more"},
+	{Name: "use_original_extended_sa_rates_only", kind: boolean, Default: "FALSE", Verdict: Needless, Means: "decided for each requester by the capabilities that it announces"},
+	{Name: "use_optimized_slvl", kind: boolean, Default: "FALSE", Verdict: Needless, Means: "only lane tables that differ are written"},
 	{Name: "fsync_high_avail_files", kind: boolean, Default: "TRUE", Verdict: Needless, Means: "the store is always synced"},
 	{Name: "perfmgr", kind: boolean, Default: "FALSE", Setting: "perf", Means: "with the period of perfmgr_sweep_time_s", take: takePerf},
 	{Name: "perfmgr_redir", kind: boolean, Default: "TRUE", Verdict: Needless, Means: "redirection is always followed"},
@@ -167,9 +167,9 @@ var serviceOptions = []Option{
 	{Name: "perfmgr_ignore_cas", kind: boolean, Default: "FALSE", Setting: "perf-hosts", Means: "with perfmgr TRUE; the opposite", take: takePart("perfmgr", takePerfHosts)},
 	{Name: "perfmgr_rm_nodes", kind: boolean, Default: "TRUE", Verdict: Needless, Means: "totals last as long as the manager runs"},
 	{Name: "perfmgr_log_errors", kind: boolean, Default: "TRUE", Verdict: Needless, Means: "errors open findings, and are in events and metrics"},
-	{Name: "perfmgr_query_cpi", kind: boolean, Default: "TRUE", Verdict: Needless, Means: "always asked once"},
+	{Name: "perfmgr_query_cpi", kind: boolean, Default: "TRUE", Verdict: Needless, Means: "always queried once"},
 	{Name: "perfmgr_xmit_wait_log", kind: boolean, Default: "FALSE", Verdict: Needless, Means: "a port that waits opens a finding"},
-	{Name: "perfmgr_xmit_wait_threshold", kind: number32, Default: "65535", Verdict: Needless, Means: "a finding is about the share of time (--findings-thresholds)"},
+	{Name: "perfmgr_xmit_wait_threshold", kind: number32, Default: "65535", Verdict: Needless, Means: "a finding uses the share of time (--findings-thresholds)"},
 	{Name: "event_db_dump_file", kind: text, Default: Null, Verdict: Lost, Means: "'heddle ctl perf dump --opensm' prints the same text; no file is written"},
 	{Name: "event_plugin_name", kind: text, Default: Null, Verdict: Lost, Means: "plug-ins of OpenSM cannot be loaded; events are at /v1/events and in the log"},
 	{Name: "event_plugin_options", kind: text, Default: Null, Verdict: Needless, Means: "without a plug-in they have no effect"},
@@ -178,16 +178,16 @@ var serviceOptions = []Option{
 
 var programOptions = []Option{
 	{Name: "log_flags", kind: hex8, Default: "0x03", Setting: "log-level", Means: "0x04 and 0x08 as debug, 0x01 alone as error", take: takeLogFlags},
-	{Name: "force_log_flush", kind: boolean, Default: "FALSE", Verdict: Needless, Means: "a line of the log is written at once"},
+	{Name: "force_log_flush", kind: boolean, Default: "FALSE", Verdict: Needless, Means: "a line of the log is written immediately"},
 	{Name: "log_file", kind: text, Default: "/var/log/opensm.log", Verdict: Needless, Means: "the log goes to standard error, and so to the journal"},
 	{Name: "log_max_size", kind: number32, Default: "0", Verdict: Needless, Means: "the journal has its own limit"},
-	{Name: "accum_log_file", kind: boolean, Default: "TRUE", Verdict: Needless, Means: "the journal keeps what it had"},
+	{Name: "accum_log_file", kind: boolean, Default: "TRUE", Verdict: Needless, Means: "the journal keeps old entries"},
 	{Name: "per_module_logging_file", kind: text, Default: "/etc/opensm/per-module-logging.conf", Verdict: Needless, Means: "lines have a kind to select them by"},
 	{Name: "dump_files_dir", kind: text, Default: "/var/log/", Setting: "dump", Means: "the default is left out; OpenSM's own dumps need log flag 0x40", take: takeDumpDir},
 	{Name: "enable_quirks", kind: boolean, Default: "FALSE", Verdict: Lost, Means: "there are no switches for single devices"},
 	{Name: "no_clients_rereg", kind: boolean, Default: "FALSE", Setting: "no-clients-rereg"},
 	{Name: "disable_multicast", kind: boolean, Default: "FALSE", Verdict: Lost, Means: "multicast groups are always served"},
-	{Name: "exit_on_fatal", kind: boolean, Default: "TRUE", Verdict: Needless, Means: "a manager that cannot start says why and ends; a fault of the subnet never ends it"},
+	{Name: "exit_on_fatal", kind: boolean, Default: "TRUE", Verdict: Needless, Means: "a manager that cannot start reports the reason and ends; a fault of the subnet never ends it"},
 	{Name: "console", kind: text, Default: "off", Verdict: Needless, Means: "'heddle ctl' has its commands"},
 	{Name: "console_port", kind: number16, Default: "10000", Verdict: Needless, Means: "'heddle ctl' uses the API"},
 }
@@ -217,7 +217,7 @@ var congestionOptions = []Option{
 
 	// Not in the template.
 	{Name: oldPortOrder, kind: text, Default: Null, Setting: "port-order", Means: "the old name of " + portOrder, take: takeOldPortOrder},
-	{Name: "max_rate_enum", kind: number8, Default: "63", Verdict: Needless, Means: "decided for each asker by what it says it knows"},
+	{Name: "max_rate_enum", kind: number8, Default: "63", Verdict: Needless, Means: "decided for each requester by the capabilities that it announces"},
 }
 
 // vendorOptions are of NVIDIA's manager. Without a line Heddle's defaults stay.
@@ -244,11 +244,11 @@ func qosOptions() []Option {
 		table := func(name string, k kind, def, setting, means string) {
 			list = append(list, Option{Name: "qos_" + class + name, kind: k, Default: def, Setting: setting, Means: means, take: takeQoS(class, name, setting)})
 		}
-		list = append(list, Option{Name: "qos_" + class + "max_vls", kind: number32, Default: "0", Verdict: Needless, Means: "OpenSM reads it and does nothing with it"})
+		list = append(list, Option{Name: "qos_" + class + "max_vls", kind: number32, Default: "0", Verdict: Needless, Means: "OpenSM reads it and ignores it"})
 		table("high_limit", signed32, "-1", "qos-high-limit", "with qos TRUE")
 		table("vlarb_high", text, Null, "qos-vlarb-high", "with qos TRUE")
 		table("vlarb_low", text, Null, "qos-vlarb-low", "with qos TRUE")
-		table("sl2vl", text, Null, "qos-sl2vl", "with qos TRUE; in force while forwarding tables use one lane")
+		table("sl2vl", text, Null, "qos-sl2vl", "with qos TRUE; applies while forwarding tables use one lane")
 	}
 	return list
 }

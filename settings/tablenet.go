@@ -170,7 +170,7 @@ var linkTable = []Setting{
 	},
 	{
 		Name: "qos-sl2vl", Group: Links, Arg: "LANES", Since: v020, OpenSM: "qos_sl2vl", Live: true,
-		Meaning: "with qos, lanes of the service levels, by class of port; 15 discards. Not in force while forwarding tables need several lanes",
+		Meaning: "with qos, lanes of the service levels, by class of port; 15 discards. Does not apply while forwarding tables need several lanes",
 		value:   levelLanes,
 	},
 	{

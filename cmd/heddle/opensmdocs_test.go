@@ -30,7 +30,7 @@ func TestOpenSMOptions(t *testing.T) {
 		t.Fatalf("%s has no place for the options", opensmDoc)
 	}
 	var rows strings.Builder
-	rows.WriteString("\n| option | what becomes of it | setting | |\n|---|---|---|---|\n")
+	rows.WriteString("\n| option | result | setting | remarks |\n|---|---|---|---|\n")
 	for _, o := range opensm.Options() {
 		what, setting := o.Verdict.String(), ""
 		if o.Setting != "" {
