@@ -89,6 +89,15 @@ func (t Table) String() string {
 	return fmt.Sprintf("table(%d)", uint8(t))
 }
 
+// Format is the format of the state file whose programs know the table (docs/upgrade.md). Older programs refuse such
+// a file by its number; the record itself they would call damage.
+func (t Table) Format() uint8 {
+	if t >= TableTokens {
+		return 4
+	}
+	return 2
+}
+
 // TableNamed returns the table of a name.
 func TableNamed(name string) (Table, bool) {
 	i := slices.Index(tableNames[1:], name)

@@ -38,6 +38,7 @@ done <<'END'
 08-packets 62e8fffd
 09-hosts 30f32e13
 10-counters 53b3e519
+11-never-down c68c320f
 END
 HEDDLE_OLD=$dir go test -count=1 -timeout 30m -v -run 'TestUpgradeFromBuilds' ./internal/interop |
   grep -vE '^=== |^ +time='

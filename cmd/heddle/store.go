@@ -169,7 +169,8 @@ new term, so that it is not taken for that of the backup's manager.
 STATE may be etcd://HOST:PORT[,HOST:PORT...][/PREFIX]: stop all its managers first.
 
 --for makes a file that an older version reads (docs/upgrade.md). It has no
-journal, and no tables that the version does not know. Omitted records are printed.`,
+tables that the version does not know, and no journal if the version has none.
+Omitted records are printed.`,
 		Example: `  heddle store import backup.jsonl /var/lib/heddle
   heddle store import backup.jsonl /var/lib/heddle --replace --for 0.1.0`,
 		Args: func(cmd *cobra.Command, args []string) error {
@@ -201,8 +202,10 @@ journal, and no tables that the version does not know. Omitted records are print
 					return &usageError{err}
 				}
 				old.leaveOut(s, cmd.ErrOrStderr())
-				at = journal.Mark{}
-				write = func(path string) error { return boltdb.WriteOlder(path, s, old.format) }
+				if !old.journal() {
+					at = journal.Mark{}
+					write = func(path string) error { return boltdb.WriteOlder(path, s, old.format) }
+				}
 			}
 			path := args[1]
 			if isEtcd(path) {

@@ -22,7 +22,11 @@ var olderVersions = []older{
 	{"answers", 2, store.TablePartitions},
 	{"0.1.0", 2, store.TableFunctionGUIDs},
 	{"hosts", 2, store.TablePathHistory},
+	{"never-down", 3, store.TablePathHistory},
 }
+
+// journal reports whether the version's files have a journal, as those of this program.
+func (o older) journal() bool { return o.format >= 3 }
 
 func olderNames() (names []string) {
 	for _, o := range olderVersions {

@@ -28,14 +28,18 @@ func otherVersion(t *testing.T, stream, journal string) string {
 	return name
 }
 
-// TestPairOfVersions upgrades a pair under load by the steps of docs/upgrade.md: the standby, a handover,
-// the other one. Versions that overlap are a pair, whichever of them is active; others are none, and
-// the older one says so, also of a journal on its disk that it cannot read. Nothing that was
-// acknowledged is lost, and no change waits longer than for any handover.
+// TestPairOfVersions downgrades and upgrades a pair under load by the steps of docs/upgrade.md: the standby, a
+// handover, the other one. Versions that overlap are a pair, whichever of them is active; what the older one cannot
+// store is refused meanwhile. Others are none, and the older one says so, also of a journal on its disk that it
+// cannot read. Nothing that was acknowledged is lost, and no change waits longer than for any handover. With
+// HEDDLE_OLD the older version is the first one that had pairs (tools/upgrade.sh).
 func TestPairOfVersions(t *testing.T) {
-	next, after := otherVersion(t, "1-4", "1-2"), otherVersion(t, "4-4", "1-2")
+	older, next, after := otherVersion(t, "1-2", "1-1"), otherVersion(t, "1-4", "1-2"), otherVersion(t, "4-4", "1-2")
+	if dir := os.Getenv("HEDDLE_OLD"); dir != "" {
+		older = filepath.Join(dir, "11-never-down")
+	}
 	p, r := newFaultyPair(t)
-	upgrade := func(i int, to string) {
+	change := func(i int, to string) {
 		t.Helper()
 		if err := p.prog[i].stop(syscall.SIGTERM); err != nil {
 			t.Fatalf("manager %d: %v\n%s", i, err, tail(p.prog[i].Output()))
@@ -58,41 +62,72 @@ func TestPairOfVersions(t *testing.T) {
 		}
 		r.after(time.Now(), 20)
 	}
-	old := p.paired()
-	upgrade(1-old, next)
-	handover(old) // the newer one is active, and the older one copies from it
-	handover(1 - old)
+	drain := func(i int) (string, error) {
+		return run(t, upTime, p.b.dir, nil, heddle, "ctl", "port", "drain", "sw-1-1:5", "--apply", "--api", p.addr[i])
+	}
+	newer := p.paired()
+	old := 1 - newer
+	change(old, older)
+	handover(newer) // the older one is active, and the newer one copies from it
 	handover(old)
+	if out, err := drain(newer); err == nil || !strings.Contains(out, "has an older version, which cannot store this: upgrade it first") {
+		t.Errorf("draining a link, which the older one cannot store: %v\n%s", err, out)
+	}
+	if active := p.paired(); active != newer {
+		t.Fatal("after the refusal the older one is active")
+	}
 	// The newer one dies: the older one has all.
-	p.prog[1-old].stop(syscall.SIGKILL)
+	p.prog[newer].stop(syscall.SIGKILL)
 	p.serves(old)
-	p.start(1 - old)
+	p.start(newer)
 	p.paired()
 	r.after(time.Now(), 20)
 	handover(old)
-	upgrade(old, next)
-	r.after(time.Now(), 20)
 
-	// Its disk has entries of the newer version now: the older program refuses them, and says so.
+	// Without the older one it is stored, and then that one is no partner any more.
+	if err := p.prog[old].stop(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	p.until(newer, "alone", func(h api.HA) bool { return h.Active && h.State == "alone" })
+	if out, err := drain(newer); err != nil {
+		t.Fatalf("draining a link: %v\n%s", err, out)
+	}
+	p.start(old)
+	p.until(newer, "alone, and says why", func(h api.HA) bool {
+		return h.Active && h.State == "alone" && strings.Contains(h.Pair.StreamError, "what is stored here needs version 2; that one is older: upgrade it")
+	})
+	r.after(time.Now(), 20)
 	if err := p.prog[old].stop(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
 	p.bin[old] = ""
+	p.start(old)
+	if active := p.paired(); active != newer {
+		t.Fatal("the one that was upgraded is active")
+	}
+	r.after(time.Now(), 20)
+
+	// Its disk has what the older program does not know: that one refuses it, and says so.
+	if err := p.prog[old].stop(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	p.bin[old] = older
 	p.prog[old] = p.run(old)
-	p.prog[old].await("entry of version 2, this program knows version 1: use the version of heddle that wrote it", 0, upTime)
+	p.prog[old].await("has format 4, this program writes format 3: use the version of heddle that wrote it", 0, upTime)
 	<-p.prog[old].Done()
 	if p.prog[old].Err() == nil {
 		t.Error("the older program runs on with a journal that it cannot read")
 	}
-	// With its state moved away it copies what the newer one has.
-	if err := os.Rename(filepath.Join(p.b.dir, fmt.Sprint("state", old)), filepath.Join(p.b.dir, "moved")); err != nil {
-		t.Fatal(err)
-	}
+	p.bin[old] = ""
 	p.start(old)
 	p.paired()
 	r.after(time.Now(), 20)
 
-	// A version that shares nothing with it.
+	// Both have a newer version, and then one that shares nothing with this one.
+	change(old, next)
+	handover(newer)
+	change(newer, next)
+	handover(old)
 	p.prog[old].stop(syscall.SIGTERM)
 	p.bin[old] = after
 	p.start(old)
@@ -120,7 +155,7 @@ func TestPairOfVersions(t *testing.T) {
 		t.Errorf("no event says it: %+v", events)
 	}
 	p.prog[1-old].stop(syscall.SIGTERM)
-	p.bin[1-old] = next
+	p.bin[1-old] = after
 	p.start(1 - old)
 	p.paired()
 	p.stored(r)

@@ -451,7 +451,7 @@ func (m *manager) down(old []byte) {
 	if err := os.WriteFile(backup, []byte(text), 0o600); err != nil {
 		b.t.Fatal(err)
 	}
-	for _, v := range []string{"first-light", "answers", "0.1.0", "hosts"} {
+	for _, v := range []string{"first-light", "answers", "0.1.0", "hosts", "never-down"} {
 		dir := filepath.Join(b.dir, "for-"+v)
 		must(b.t, upTime, b.dir, nil, heddle, "store", "import", backup, dir, "--for", v)
 		back, err := boltdb.Read(filepath.Join(dir, boltdb.FileName))
@@ -479,19 +479,21 @@ type section struct {
 	older  string // the name that 'heddle store import --for' has for it
 	groups bool   // hosts can join groups, and ports get P_Keys
 	engine string // of a fixture
+	reads  bool   // it reads files of this version, until one has something newer
 }
 
 var sections = []section{
-	{"01-first-light", "first-light", false, "minhop,updn"},
-	{"02-routes", "answers", false, "minhop,updn"},
-	{"03-answers", "answers", true, ""},
-	{"04-0.1.0", "0.1.0", true, ""},
-	{"05-repair-in-place", "0.1.0", true, ""},
-	{"06-trust", "0.1.0", true, ""},
-	{"07-house", "0.1.0", true, ""},
-	{"08-packets", "0.1.0", true, ""},
-	{"09-hosts", "hosts", true, ""},
-	{"10-counters", "hosts", true, ""},
+	{"01-first-light", "first-light", false, "minhop,updn", false},
+	{"02-routes", "answers", false, "minhop,updn", false},
+	{"03-answers", "answers", true, "", false},
+	{"04-0.1.0", "0.1.0", true, "", false},
+	{"05-repair-in-place", "0.1.0", true, "", false},
+	{"06-trust", "0.1.0", true, "", false},
+	{"07-house", "0.1.0", true, "", false},
+	{"08-packets", "0.1.0", true, "", false},
+	{"09-hosts", "hosts", true, "", false},
+	{"10-counters", "hosts", true, "", false},
+	{"11-never-down", "never-down", true, "", true},
 }
 
 // TestUpgradeFromBuilds does the same with the older programs, both ways, and makes the fixtures
@@ -533,7 +535,18 @@ func TestUpgradeFromBuilds(t *testing.T) {
 				}
 				now := &manager{b: b, binary: heddle, state: old.state, partitions: old.partitions, machines: old.machines, engine: from.engine}
 				t.Logf("up: Sets %v", now.takes(allTables))
-				old.refuses(file)
+				format := 3
+				if from.reads {
+					t.Logf("down with the same file: Sets %v", old.takes([]ib.AttrID{smp.AttrLFT}))
+					t.Logf("up again: Sets %v", now.takes(allTables))
+					p := now.start()
+					now.ctl("token", "create", "night", "--role", "viewer")
+					if err := p.stop(syscall.SIGINT); err != nil {
+						t.Error(err)
+					}
+					format = 4
+				}
+				old.refuses(file, format)
 				backup := must(t, upTime, b.dir, nil, heddle, "store", "export", now.state)
 				if err := os.WriteFile(filepath.Join(b.dir, "backup"), []byte(backup), 0o600); err != nil {
 					t.Fatal(err)
@@ -547,7 +560,7 @@ func TestUpgradeFromBuilds(t *testing.T) {
 }
 
 // refuses: the older program says what is wrong with the newer file, and leaves it as it is.
-func (m *manager) refuses(file string) {
+func (m *manager) refuses(file string, format int) {
 	b := m.b
 	b.t.Helper()
 	before, err := os.ReadFile(file)
@@ -555,7 +568,7 @@ func (m *manager) refuses(file string) {
 		b.t.Fatal(err)
 	}
 	out, err := m.run(m.args()...)
-	if err == nil || !strings.Contains(out, "format 3") {
+	if err == nil || !strings.Contains(out, fmt.Sprintf("has format %d, this program writes format", format)) {
 		b.t.Errorf("the older program: %v\n%s", err, tail(out))
 	}
 	if after, _ := os.ReadFile(file); !bytes.Equal(before, after) {

@@ -2,10 +2,12 @@ package live
 
 import (
 	"sync"
+	"sync/atomic"
 
 	"heddle/ib"
 	"heddle/replica"
 	"heddle/store"
+	"heddle/store/journal"
 )
 
 // known is what the journal says about the ports of both managers.
@@ -14,6 +16,8 @@ type known struct {
 	lid  map[ib.GUID]ib.LID  // guarded by mu
 	kept map[ib.GUID]ib.LID  // what the journal says of lid, with store.ManagerGUID; guarded by mu
 	mkey map[ib.GUID]ib.MKey // guarded by mu
+
+	needs atomic.Uint32 // oldest version of the journal whose programs can carry out all of it
 }
 
 // replaced takes a state.
@@ -21,6 +25,10 @@ func (k *known) replaced(r *replica.Config, s *store.State) {
 	k.mu.Lock()
 	k.lid, k.kept, k.mkey = map[ib.GUID]ib.LID{}, map[ib.GUID]ib.LID{}, map[ib.GUID]ib.MKey{}
 	k.mu.Unlock()
+	k.needs.Store(0)
+	for i := range s.Records {
+		k.op(r, &store.Op{Kind: store.PutRecord, Record: s.Records[i]})
+	}
 	for _, e := range s.LIDs {
 		k.op(r, &store.Op{Kind: store.PutLID, GUID: e.GUID, LID: e.LID})
 	}
@@ -31,6 +39,9 @@ func (k *known) replaced(r *replica.Config, s *store.State) {
 
 // op takes a change.
 func (k *known) op(r *replica.Config, o *store.Op) {
+	if v := uint32(journal.Needs(o)); v > k.needs.Load() {
+		k.needs.Store(v) // the pair's goroutine and that of the disk take turns
+	}
 	if o.GUID != r.Me && o.GUID != r.Peer && o.GUID != store.ManagerGUID {
 		return
 	}

@@ -113,6 +113,9 @@ var (
 	ErrPortLost = errors.New("replica: the port is lost")
 	// ErrSpare: a takeover without stale was asked of a standby that is paired.
 	ErrSpare = errors.New("replica: this manager has all entries, and takes over by itself when the other one is silent and this one's port and a switch work")
+	// ErrOlderPeer: a change that the program of the other manager cannot carry out, so that it would cease to be a
+	// spare. Nothing was changed.
+	ErrOlderPeer = errors.New("replica: the other manager of the pair has an older version, which cannot store this: upgrade it first")
 	// ErrMayLack: a takeover without stale was asked of a standby that is not paired.
 	ErrMayLack = errors.New("replica: this manager may lack entries that were acknowledged")
 )

@@ -424,7 +424,7 @@ type managed struct {
 
 // Store returns the store for the managers of the present mastership; call it in OnActive, or
 // after. Apply returns when its entry counts, or fails with replica.ErrBusy, replica.ErrStandby,
-// replica.ErrSuperseded (it may have been carried out), an error of the disk, or ErrStopped. After
+// replica.ErrSuperseded (it may have been carried out), ErrOlderPeer, an error of the disk, or ErrStopped. After
 // the mastership it fails, also in the next one, whose state old managers do not know. Load reads
 // the state on this manager's disk, which may have more entries than those that count. Close does
 // nothing.
@@ -457,6 +457,10 @@ func (m managed) Apply(ops []store.Op) error {
 	ok := p.post(func() {
 		if m.reign != p.reign.Load() {
 			done <- replica.ErrStandby
+			return
+		}
+		if st := p.streams.theirs; st != nil && journal.NeededBy(kept) > st.as.Journal {
+			done <- ErrOlderPeer
 			return
 		}
 		p.lastID++

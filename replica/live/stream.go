@@ -179,6 +179,10 @@ func hostOf(a net.Addr) netip.Prefix {
 func (s *streams) accept(conn net.Conn) {
 	t := tls.Server(conn, s.tls)
 	as, err := s.greet(t)
+	if need := uint8(s.p.known.needs.Load()); err == nil && as.Journal < need {
+		err = fmt.Errorf("%w: the other one has version %d of the journal, and what is stored here needs version %d; that one is older: upgrade it",
+			wire.ErrVersions, as.Journal, need)
+	}
 	if err != nil {
 		s.p.log.Debug("a connection is not one of the peer", "from", conn.RemoteAddr().String(), "err", err)
 		t.Close()
@@ -498,6 +502,9 @@ func (st *stream) failed(err error) {
 		if *p.streams.of(st.mine) == st {
 			p.log.Debug("a stream ended", "mine", st.mine, "err", err)
 			p.set(func(s *Status) { s.StreamError = err.Error() })
+			if errors.Is(err, journal.ErrNewer) { // the change was written while the stream began
+				p.streams.unlike(fmt.Errorf("%w: %w", wire.ErrVersions, err))
+			}
 			p.streams.ended(st)
 		}
 	})

@@ -78,6 +78,56 @@ func TestVersions(t *testing.T) {
 	})
 }
 
+// TestOlderPeer: what a partner of an older version cannot store is refused as long as it copies this
+// manager's journal. A manager without a partner stores it; then the older one is no partner any more, and both say
+// why.
+func TestOlderPeer(t *testing.T) {
+	b := newTestbed(t, 2)
+	b.versions[0] = wire.Own()
+	b.versions[1] = wire.Own()
+	b.versions[1].Journal.Newest = 1
+	a := b.begin()
+	if a.i != 0 { // the older one is to be the standby
+		if err := a.pair().Handover(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		b.eventually("the newer one is active", func() bool { return b.paired() == b.site[0] })
+		a = b.site[0]
+	}
+	token := func() error {
+		return a.pair().Store().Apply([]store.Op{{Kind: store.PutRecord, Record: store.Record{Table: store.TableTokens, Key: []byte("t"), Value: []byte("v")}}})
+	}
+	if err := token(); !errors.Is(err, ErrOlderPeer) {
+		t.Fatalf("a partner that cannot store it: %v", err)
+	}
+	if err := a.put("what it knows"); err != nil || b.paired() != a {
+		t.Fatalf("after the refusal: %v", err)
+	}
+	o := a.other()
+	o.kill()
+	b.eventually("it stores it alone", func() bool { return token() == nil })
+	o.start()
+	b.eventually("it says why they are no pair", func() bool {
+		st := a.pair().Status()
+		return st.State == Alone && strings.Contains(st.StreamError, "version 1 of the journal, and what is stored here needs version 2; that one is older: upgrade it")
+	})
+	if o.active.Load() {
+		t.Error("the older one is active")
+	}
+	if err := a.put("alone"); err != nil {
+		t.Error(err)
+	}
+	o.kill()
+	b.versions[1] = wire.Own()
+	o.start()
+	if got := b.paired(); got != a {
+		t.Errorf("after its upgrade manager %d is active", got.i)
+	}
+	if err := token(); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestTimeOfLeases: a manager that takes over goes on with the time of the other one, whatever its own
 // clock says.
 func TestTimeOfLeases(t *testing.T) {

@@ -24,9 +24,13 @@ import (
 // FileName is the store's file in a state directory.
 const FileName = "heddle.db"
 
-// formatVersion is the version written. Version 1 had no records, version 2 no
-// journal; opening such a file upgrades it.
+// Formats of the file. Version 1 had no records, version 2 no journal; opening such a file makes it one of
+// formatVersion. It becomes one of a newer format with its first record that needs it (store.Table.Format), so
+// that an older program can go on with it until then.
 const formatVersion = 3
+
+// newestFormat goes up with the versions of the journal, the first of which is in format 3.
+var newestFormat = formatVersion - 1 + journal.Versions().Newest
 
 var (
 	bucketMeta      = []byte("meta")
@@ -233,7 +237,7 @@ func (b *DB) init(fresh, readOnly bool) error {
 			return err
 		}
 	}
-	if err := b.settle(); err != nil || version == formatVersion {
+	if err := b.settle(); err != nil || version >= formatVersion {
 		return err
 	}
 	return b.update(func(tx *bolt.Tx) error {
@@ -270,8 +274,8 @@ func (b *DB) check(tx *bolt.Tx) (version byte, err error) {
 	if len(v) != 1 {
 		return 0, &CorruptError{Path: b.path, What: "no format version"}
 	}
-	if v[0] == 0 || v[0] > formatVersion {
-		return 0, fmt.Errorf("store: %s has format %d, this program writes format %d: use the version of heddle that wrote it, or move the file away", b.path, v[0], formatVersion)
+	if v[0] == 0 || v[0] > newestFormat {
+		return 0, fmt.Errorf("store: %s has format %d, this program writes format %d: use the version of heddle that wrote it, or move the file away", b.path, v[0], newestFormat)
 	}
 	for i := range entryKinds {
 		if e := &entryKinds[i]; e.since <= v[0] && tx.Bucket(e.bucket) == nil {
@@ -450,15 +454,28 @@ func carryOut(tx *bolt.Tx, ops []store.Op) error {
 		case store.PutRecord:
 			r := &o.Record
 			v := append(make([]byte, 0, len(r.Value)+4), r.Value...) // bbolt keeps it until the end
-			err = put(recs, recordEntry(r), v)
+			if err = atLeast(tx, r.Table.Format()); err == nil {
+				err = put(recs, recordEntry(r), v)
+			}
 		case store.DeleteRecord:
-			err = recs.Delete(recordEntry(&o.Record))
+			if err = atLeast(tx, o.Record.Table.Format()); err == nil { // the journal has it
+				err = recs.Delete(recordEntry(&o.Record))
+			}
 		}
 		if err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// atLeast makes the file one of the given format, unless it has that or a newer one.
+func atLeast(tx *bolt.Tx, format uint8) error {
+	m := tx.Bucket(bucketMeta)
+	if format <= formatVersion || m.Get(keyVersion)[0] >= format { // init has written it
+		return nil
+	}
+	return m.Put(keyVersion, []byte{format})
 }
 
 // recordEntry is the key of a record in its bucket.

@@ -18,6 +18,7 @@ import (
 	"heddle/internal/storetest"
 	"heddle/store"
 	"heddle/store/boltdb"
+	"heddle/store/journal"
 )
 
 func TestBolt(t *testing.T) {
@@ -249,7 +250,7 @@ func TestDamagedEntry(t *testing.T) {
 }
 
 func TestOtherVersion(t *testing.T) {
-	for v, want := range map[string]string{"\x04": "format 4", "\x00": "format 0", "": "no format version", "\x01\x01": "no format version"} {
+	for v, want := range map[string]string{"\x05": "format 5", "\x00": "format 0", "": "no format version", "\x01\x01": "no format version"} {
 		path := some(t)
 		edit(t, path, func(tx *bolt.Tx) error { return tx.Bucket([]byte("meta")).Put([]byte("version"), []byte(v)) })
 		refused(t, path, want)
@@ -513,4 +514,59 @@ func partOf[T comparable](part, whole []T) bool {
 		}
 	}
 	return true
+}
+
+// TestNewerTable: a file has the format of before tokens until something needs a newer one, so that an older program
+// can go on with it; then that program refuses it by the number of its format.
+func TestNewerTable(t *testing.T) {
+	put := store.Op{Kind: store.PutRecord, Record: store.Record{Table: store.TableTokens, Key: []byte("a"), Value: []byte{1}}}
+	gone := store.Op{Kind: store.DeleteRecord, Record: store.Record{Table: store.TablePortActions, Key: []byte("a")}}
+	old := store.Op{Kind: store.PutRecord, Record: store.Record{Table: store.TableMembers, Key: []byte("a"), Value: []byte{1}}}
+	for _, c := range []struct {
+		name string
+		do   func(db *boltdb.DB) error
+		want byte
+	}{
+		{"older tables", func(db *boltdb.DB) error { return db.Apply([]store.Op{old}) }, 3},
+		{"a record", func(db *boltdb.DB) error { return db.Apply([]store.Op{old, put, old}) }, 4},
+		{"an operation in the journal", func(db *boltdb.DB) error { return db.Apply([]store.Op{gone}) }, 4},
+		{"an entry of another manager", func(db *boltdb.DB) error {
+			last, err := db.Last()
+			if err != nil {
+				return err
+			}
+			return db.Append(&journal.Entry{Mark: journal.Mark{Term: last.Term, Number: last.Number + 1}, Ops: []store.Op{put}})
+		}, 4},
+		{"a state with one", func(db *boltdb.DB) error {
+			return db.Replace(&store.State{Records: []store.Record{put.Record}}, journal.Mark{Number: 9})
+		}, 4},
+		{"a state without one", func(db *boltdb.DB) error {
+			return errors.Join(db.Apply([]store.Op{put}), db.Replace(&store.State{Records: []store.Record{old.Record}}, journal.Mark{Number: 9}))
+		}, 3},
+	} {
+		path := some(t)
+		db, err := boltdb.Open(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(c.do(db), db.Close()); err != nil {
+			t.Fatalf("%s: %v", c.name, err)
+		}
+		var got []byte
+		edit(t, path, func(tx *bolt.Tx) error {
+			got = bytes.Clone(tx.Bucket([]byte("meta")).Get([]byte("version")))
+			return nil
+		})
+		if len(got) != 1 || got[0] != c.want {
+			t.Errorf("%s: format %v, want %d", c.name, got, c.want)
+		}
+		if err := boltdb.Check(path); err != nil {
+			t.Errorf("%s: %v", c.name, err)
+		}
+		if db, err = boltdb.Open(path); err != nil {
+			t.Errorf("%s: %v", c.name, err)
+		} else {
+			db.Close()
+		}
+	}
 }

@@ -275,6 +275,9 @@ func (b *DB) Replace(s *store.State, at journal.Mark) error {
 			}
 		}
 		b.log = log{known: true}
+		if err := tx.Bucket(bucketMeta).Put(keyVersion, []byte{formatVersion}); err != nil {
+			return err
+		}
 		if err := setBegin(tx, at); err != nil {
 			return err
 		}

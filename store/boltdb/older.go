@@ -13,7 +13,12 @@ import (
 // here converts it when it opens it again, and numbers changes from 1.
 func WriteOlder(path string, s *store.State, format uint8) (err error) {
 	if format < 1 || format >= formatVersion {
-		return fmt.Errorf("store: %d is no older format", format)
+		return fmt.Errorf("store: %d is no format without a journal", format)
+	}
+	for i := range s.Records {
+		if t := s.Records[i].Table; format > 1 && t.Format() > format {
+			return fmt.Errorf("store: format %d has no table %v", format, t)
+		}
 	}
 	if format < 2 && len(s.Records) > 0 {
 		return fmt.Errorf("store: format %d has no records, and there are %d", format, len(s.Records))

@@ -24,21 +24,56 @@ const (
 // linked is the range of versions of a build for tests; see Linked.
 var linked string
 
-var versions = Linked(linked, Range{Oldest: 1, Newest: 1})
+// Versions of the encoding. An entry is written in the oldest one that can have it, so that a program of an older
+// version can go on with a state in which nothing is newer.
+const (
+	versionFirst  = 1
+	versionTables = 2 // tokens of the API, and links that are out of use
+)
+
+var versions = Linked(linked, Range{Oldest: versionFirst, Newest: versionTables})
 
 // Versions are the versions of the encoding that this program reads and writes.
 func Versions() Range { return versions }
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// Append appends the encoding of e to b, in the newest version. It fails if e has an operation that
-// no correct manager makes, or is larger than MaxEntry.
+// Needs is the oldest version whose programs can carry out an operation.
+func Needs(o *store.Op) uint8 {
+	switch o.Kind {
+	case store.PutRecord, store.DeleteRecord:
+		if o.Record.Table.Format() > 3 {
+			return versionTables
+		}
+	}
+	return versionFirst
+}
+
+// NeededBy is Needs for all of a list.
+func NeededBy(ops []store.Op) uint8 {
+	v := uint8(versionFirst)
+	for i := range ops {
+		v = max(v, Needs(&ops[i]))
+	}
+	return v
+}
+
+// ErrNewer: a program of the version asked for cannot carry out the entry.
+var ErrNewer = errors.New("journal: the entry needs a newer version")
+
+// Append appends the encoding of e to b, in the oldest version that can have it. It fails if e has an
+// operation that no correct manager makes, or is larger than MaxEntry.
 func Append(b []byte, e *Entry) ([]byte, error) { return AppendAs(b, e, versions.Newest) }
 
-// AppendAs is Append in one of Versions. It also fails if that version cannot have the entry.
-func AppendAs(b []byte, e *Entry, v uint8) ([]byte, error) {
-	if !versions.Has(v) {
-		return nil, fmt.Errorf("journal: this program writes no entry of version %d", v)
+// AppendAs is Append for a program whose newest version is most, one of Versions. It fails with ErrNewer
+// if that program cannot carry out the entry.
+func AppendAs(b []byte, e *Entry, most uint8) ([]byte, error) {
+	if !versions.Has(most) {
+		return nil, fmt.Errorf("journal: this program writes no entry of version %d", most)
+	}
+	v := max(NeededBy(e.Ops), versions.Oldest)
+	if v > most {
+		return nil, fmt.Errorf("%w: %d, not %d", ErrNewer, v, most)
 	}
 	start := len(b)
 	flags := byte(0)

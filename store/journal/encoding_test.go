@@ -203,3 +203,27 @@ func TestStartTerm(t *testing.T) {
 		seen[e.Term] = true
 	}
 }
+
+// TestNeeds: an entry has the oldest version that can have it, and is not written for a program that cannot carry it
+// out.
+func TestNeeds(t *testing.T) {
+	for _, c := range []struct {
+		table store.Table
+		want  uint8
+	}{{store.TablePathHistory, 1}, {store.TableTokens, 2}, {store.TablePortActions, 2}} {
+		for _, kind := range []store.OpKind{store.PutRecord, store.DeleteRecord} {
+			op := store.Op{Kind: kind, Record: store.Record{Table: c.table, Key: []byte{1}}}
+			e := journal.Entry{Mark: journal.Mark{Number: 1}, Ops: []store.Op{{Kind: store.PutLID, GUID: 1, LID: 2}, op}}
+			if got := journal.Needs(&op); got != c.want {
+				t.Errorf("%v: needs version %d, want %d", c.table, got, c.want)
+			}
+			b, err := journal.Append(nil, &e)
+			if err != nil || b[0] != c.want {
+				t.Errorf("%v: version %d, want %d (%v)", c.table, b[0], c.want, err)
+			}
+			if b, err = journal.AppendAs(nil, &e, 1); c.want == 1 && (err != nil || b[0] != 1) || c.want > 1 && !errors.Is(err, journal.ErrNewer) {
+				t.Errorf("%v for a program of version 1: %v", c.table, err)
+			}
+		}
+	}
+}
