@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"heddle/api"
+	"heddle/internal/need"
 )
 
 // otherVersion builds a program of another version: with ranges of versions of the stream and of the
@@ -34,6 +35,7 @@ func otherVersion(t *testing.T, stream, journal string) string {
 // cannot read. Nothing that was acknowledged is lost, and no change waits longer than for any handover. With
 // HEDDLE_OLD the older version is the first one that had pairs (tools/upgrade.sh).
 func TestPairOfVersions(t *testing.T) {
+	need.Long(t)
 	older, next, after := otherVersion(t, "1-2", "1-1"), otherVersion(t, "1-4", "1-2"), otherVersion(t, "4-4", "1-2")
 	if dir := os.Getenv("HEDDLE_OLD"); dir != "" {
 		older = filepath.Join(dir, "11-never-down")
