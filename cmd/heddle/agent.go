@@ -102,14 +102,12 @@ heddle-agent.socket and heddle-agent.service.`,
 func (f *agentFlags) check() error {
 	c := &f.core
 	switch {
-	case f.wait < 0 || f.wait > time.Minute:
+	case f.wait > time.Minute:
 		return usagef("--wait %v: want 0 to 1m", f.wait)
-	case f.kernelWait < 0 || f.kernelWait > 10*time.Second:
+	case f.kernelWait > 10*time.Second:
 		return usagef("--kernel-wait %v: want 0 to 10s", f.kernelWait)
 	case c.MaxAge < time.Second || c.VerifyTime < time.Second:
 		return usagef("--max-age and --verify-time must be 1s or more")
-	case c.StaleTime < 0:
-		return usagef("--stale-time must not be negative")
 	case c.MaxEntries < 1 || c.MaxEntries > 1<<22:
 		return usagef("--max-entries %d: want 1 to %d", c.MaxEntries, 1<<22)
 	}

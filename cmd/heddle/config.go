@@ -347,6 +347,9 @@ func valueError(f *pflag.Flag, value string, err error) error {
 	default:
 		return fmt.Errorf("%q: %w", value, err)
 	}
+	if errors.Is(err, errNegative) {
+		return fmt.Errorf("%q: want %s; %w", value, want, errNegative)
+	}
 	if errors.Is(err, strconv.ErrRange) {
 		return fmt.Errorf("%q: want %s; this one is out of range", value, want)
 	}

@@ -44,9 +44,6 @@ func ctlPerfTop() *cobra.Command {
 		if orders := []string{"use", "wait", "discards", "errors"}; !slices.Contains(orders, by) {
 			return usagef("--by %q: want use, wait, discards or errors%s", by, didYouMean(by, orders))
 		}
-		if n < 0 {
-			return usagef("--lines %d: want 0 or more", n)
-		}
 		return nil
 	}
 	c.Flags().StringVar(&by, "by", by, "`ORDER`: use, wait, discards or errors")

@@ -63,7 +63,7 @@ func (o *vmOptions) register(c *cobra.Command) {
 
 // path is the URL path of a resource of an interface.
 func (o *vmOptions) path(name, what string, more url.Values) (string, error) {
-	if o.wait < 0 || o.wait > maxWait {
+	if o.wait > maxWait {
 		return "", usagef("--wait %v: want 0s to %v", o.wait, maxWait)
 	}
 	q := url.Values{"wait": {strconv.FormatFloat(o.wait.Seconds(), 'f', -1, 64)}}

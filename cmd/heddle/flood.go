@@ -111,9 +111,9 @@ func (f *floodFlags) check(cmd *cobra.Command) error {
 		return usagef("--rounds %d: want 1 to 10000", f.rounds)
 	case f.instances*(f.rounds-1) > maxInstances:
 		return usagef("--instances %d --rounds %d: the last round would have %d instances on each MIF; want at most %d", f.instances, f.rounds, f.instances*(f.rounds-1), maxInstances)
-	case f.roundTime <= 0 || f.timeout <= 0 || f.limit < 0:
-		return usagef("--round-time, --timeout and --time must be more than 0")
-	case f.dots < 0 || f.dots > 100000:
+	case f.roundTime == 0 || f.timeout == 0:
+		return usagef("--round-time and --timeout must be more than 0")
+	case f.dots > 100000:
 		return usagef("--dots %d: want 0 to 100000", f.dots)
 	}
 	return nil

@@ -178,9 +178,6 @@ func (o *labRun) run(cmd *cobra.Command, name string) error {
 	if err := unusedFlag(cmd, &e); err != nil {
 		return err
 	}
-	if o.Runs < 0 {
-		return usagef("--runs %d: want 0 or more", o.Runs)
-	}
 	for _, n := range o.Sizes {
 		if n < 1 {
 			return usagef("--sizes %d: want 1 or more", n)
@@ -188,12 +185,6 @@ func (o *labRun) run(cmd *cobra.Command, name string) error {
 	}
 	if o.Losses < -1 {
 		return usagef("--losses %d: want -1 or more", o.Losses)
-	}
-	if o.Repeats < 0 {
-		return usagef("--repeats %d: want 0 or more", o.Repeats)
-	}
-	if o.RoundTime < 0 {
-		return usagef("--round-time %v: want more than 0", o.RoundTime)
 	}
 	rig := newFloodTestbed(cmd.Context())
 	defer rig.close()

@@ -115,6 +115,7 @@ Preview a subnet's changes:       heddle plan --port umad:mlx5_0/1`,
 	root.AddCommand(configHelp(), newMan())
 	for _, c := range allCommands(root) {
 		completeFlags(c)
+		refuseNegative(c)
 	}
 	root.SetHelpCommand(newHelp())
 	cobra.AddTemplateFunc("flagUsages", flagUsages)

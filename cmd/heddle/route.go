@@ -170,9 +170,6 @@ Exits with 1 if the proof fails, unless --no-verify skips it.`,
 }
 
 func (f *routeFlags) run(cmd *cobra.Command) error {
-	if f.workers < 0 {
-		return usagef("--workers %d: want 0 or more", f.workers)
-	}
 	if f.lidsPerPort < 1 {
 		return usagef("--lids-per-port %d: want 1 or more", f.lidsPerPort)
 	}

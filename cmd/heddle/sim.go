@@ -70,11 +70,8 @@ func (v carriageFlag) Set(text string) (err error) {
 }
 
 func (f *simFlags) config() (sim.Config, error) {
-	if f.drop < 0 || f.drop >= 1 {
+	if f.drop >= 1 {
 		return sim.Config{}, usagef("--drop %v: want a share from 0 to below 1", f.drop)
-	}
-	if f.hop < 0 || f.sma < 0 || f.trapGap < 0 {
-		return sim.Config{}, usagef("times must not be negative")
 	}
 	return sim.Config{
 		Seed: f.seed, HopLatency: f.hop, SMALatency: f.sma, Drop: f.drop, LinearFDBCap: f.fdbCap,

@@ -209,9 +209,6 @@ func (f *trafficFlags) question(stdin io.Reader) (*study.Question, error) {
 	if len(f.patterns) == 0 {
 		return nil, usagef("missing pattern; give --pattern SPEC (patterns: %s)", strings.Join(traffic.Names(), ", "))
 	}
-	if f.workers < 0 {
-		return nil, usagef("--workers %d: want 0 or more", f.workers)
-	}
 	if f.workers == 0 {
 		f.workers = runtime.GOMAXPROCS(0)
 	}

@@ -43,10 +43,6 @@ func (f *guestFlags) check(seed uint64) error {
 		return usagef("--vm-memory %v: want 1MiB to 4TiB", (*byteCount)(&m.Memory))
 	case !(m.Hot > 0 && m.Hot <= 1):
 		return usagef("--vm-hot %v: want a share above 0 and at most 1", m.Hot)
-	case m.Pause < 0:
-		return usagef("--vm-pause %v: must not be negative", m.Pause)
-	case f.cfg.Probe < 0:
-		return usagef("--vm-probe %v: must not be negative", f.cfg.Probe)
 	}
 	f.cfg.Machine.Memory -= f.cfg.Machine.Memory % int64(f.cfg.Machine.Page)
 	return nil
