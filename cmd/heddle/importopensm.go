@@ -49,7 +49,7 @@ func newImport() *cobra.Command {
 // opensmImport is an import from OpenSM, and its flags.
 type opensmImport struct {
 	conf, cacheDir, dump, out, state, port, instance string
-	dryRun, force, replace                           bool
+	dryRun, force, replace, noLIDs                   bool
 
 	im       *opensm.Import
 	cache    opensm.Cache
@@ -82,8 +82,11 @@ records are stored in one transaction.
 
 With --port it also shows what Heddle would change, as 'heddle plan' does.
 
-It exits with 0 if all was imported, with 4 if an option that is set was left out,
-and with 1 if the import was refused.`,
+Without guid2lid, hosts that are off lose their LIDs; --no-lids says that this is
+meant. A directory given with --cache must exist.
+
+It exits with 0 if nothing is lost, with 4 if an option that is set was left out or
+no LID was found, and with 1 if the import was refused.`,
 		Example: `  heddle import opensm --state /var/lib/heddle --dry-run
   heddle import opensm --state /var/lib/heddle --out /etc/heddle/heddle.yaml --port umad:mlx5_0/1`,
 		Args: noArgs,
@@ -92,6 +95,7 @@ and with 1 if the import was refused.`,
 	f := c.Flags()
 	f.StringVar(&x.conf, "conf", opensmConf, "OpenSM's `FILE` of options")
 	f.StringVar(&x.cacheDir, "cache", opensmCache, "OpenSM's cache `DIR` (OSM_CACHE_DIR)")
+	f.BoolVar(&x.noLIDs, "no-lids", false, "take no LIDs over: do not read guid2lid")
 	f.StringVar(&x.dump, "sa-db", "", "OpenSM's SA dump, in place of the one that its options name: `FILE`")
 	f.StringVar(&x.out, "out", "heddle.yaml", "configuration `FILE` to write, with mode 0600, as it has the keys, or that of the file which it replaces")
 	f.StringVar(&x.state, "state", "", "`DIR` for the state of the manager, which must not run")
@@ -115,6 +119,13 @@ func (x *opensmImport) run(cmd *cobra.Command) error {
 	}
 	if err := x.readOptions(cmd); err != nil {
 		return err
+	}
+	if cmd.Flags().Changed("cache") { // otherwise OpenSM may never have run on this host
+		if st, err := os.Stat(x.cacheDir); err != nil {
+			return fmt.Errorf("--cache: %w; give OpenSM's cache directory, such as %s", err, opensmCache)
+		} else if !st.IsDir() {
+			return fmt.Errorf("--cache: %s is not a directory; give OpenSM's cache directory, such as %s", x.cacheDir, opensmCache)
+		}
 	}
 	if err := x.readStored(); err != nil {
 		return err
@@ -142,11 +153,21 @@ func (x *opensmImport) run(cmd *cobra.Command) error {
 	} else if err := x.write(out); err != nil {
 		return err
 	}
+	var lost []string
+	if x.lacksLIDs() {
+		lost = append(lost, "all LIDs")
+	}
 	if !x.im.Complete() {
-		return &exitError{exitIncomplete, fmt.Errorf("%s left out", plural.Of(x.im.Count(opensm.LeftOut)+len(x.im.Conf.Unknown), "option"))}
+		lost = append(lost, plural.Of(x.im.Count(opensm.LeftOut)+len(x.im.Conf.Unknown), "option"))
+	}
+	if len(lost) > 0 {
+		return &exitError{exitIncomplete, fmt.Errorf("%s left out", strings.Join(lost, " and "))}
 	}
 	return nil
 }
+
+// lacksLIDs reports whether no LID was found although some were looked for.
+func (x *opensmImport) lacksLIDs() bool { return !x.noLIDs && len(x.cache.LIDs) == 0 }
 
 // readOptions reads opensm.conf. Without one OpenSM has its defaults.
 func (x *opensmImport) readOptions(cmd *cobra.Command) error {
@@ -223,6 +244,10 @@ func (x *opensmImport) readStored() error {
 		{opensm.FileNeighbors, x.cache.ReadNeighbors, func() int { return len(x.cache.Neighbors) }},
 	} {
 		path := filepath.Join(x.cacheDir, f.name)
+		if x.noLIDs && f.name == opensm.FileLIDs {
+			x.read = append(x.read, path+": not read (--no-lids)")
+			continue
+		}
 		in, err := os.Open(path)
 		if errors.Is(err, fs.ErrNotExist) {
 			x.read = append(x.read, path+": there is none")
@@ -384,6 +409,9 @@ func (x *opensmImport) report(out io.Writer) {
 			row("LEFT OUT", "%s%s", what, why(r.Why))
 		case opensm.Same, opensm.Refused:
 		}
+	}
+	if x.lacksLIDs() {
+		row("LEFT OUT", "%s: no LIDs: hosts that are off lose theirs; give OpenSM's --cache DIR, or --no-lids if this is meant", filepath.Join(x.cacheDir, opensm.FileLIDs))
 	}
 	for _, u := range x.im.Conf.Unknown {
 		row("LEFT OUT", "%s:%d: %s: neither OpenSM nor Heddle knows it", x.conf, u.Line, u.Name)

@@ -49,7 +49,7 @@ qos_sw0_vlarb_low 1:7
 			sim.stop(syscall.SIGINT)
 
 			_, env = b.simulate(t, "--enhanced-port0")
-			out := must(t, upTime, b.dir, nil, heddle, "import", "opensm", "--conf", conf, "--cache", "none", "--state", "state")
+			out := must(t, upTime, b.dir, nil, heddle, "import", "opensm", "--conf", conf, "--cache", b.dir, "--no-lids", "--state", "state")
 			if strings.Contains(out, "LEFT OUT") {
 				t.Error(out)
 			}
