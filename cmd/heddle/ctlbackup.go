@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -49,7 +48,7 @@ heddle-backup@.timer does this each night.`,
 				case "":
 					return datedBackup(dir, keep, time.Now(), r, cmd.OutOrStdout())
 				case "-":
-					_, _, err := backup.Read(io.TeeReader(r, cmd.OutOrStdout()))
+					_, err := backup.Read(io.TeeReader(r, cmd.OutOrStdout()))
 					return err
 				}
 				return saveBackup(out, r, cmd.OutOrStdout())
@@ -95,22 +94,14 @@ func datedBackup(dir string, keep int, now time.Time, r io.Reader, told io.Write
 
 // saveBackup writes a backup beside path and moves it there when it is complete and sound.
 func saveBackup(path string, r io.Reader, told io.Writer) error {
-	f, err := os.CreateTemp(filepath.Dir(path), ".backup-*") // mode 0600
-	if err != nil {
+	var b *backup.Backup
+	if err := writeWhole(path, func(w io.Writer) (err error) {
+		b, err = backup.Read(io.TeeReader(r, w))
+		return err
+	}); err != nil {
 		return err
 	}
-	defer os.Remove(f.Name())
-	s, at, err := backup.Read(io.TeeReader(r, f))
-	if err == nil {
-		err = f.Sync()
-	}
-	if err := errors.Join(err, f.Close()); err != nil {
-		return err
-	}
-	if err := os.Rename(f.Name(), path); err != nil {
-		return err
-	}
-	_, err = fmt.Fprintf(told, "%s has %s, %v\n", path, contents(s), at)
+	_, err := fmt.Fprintf(told, "%s has %s, %v\n", path, contents(b.State), b.At)
 	return err
 }
 

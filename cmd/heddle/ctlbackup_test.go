@@ -12,14 +12,13 @@ import (
 
 	"heddle/store"
 	"heddle/store/backup"
-	"heddle/store/journal"
 )
 
 // TestDatedBackup: a backup is named by its time, the last ones are kept, other files are left
 // alone, and a backup that is cut off removes nothing.
 func TestDatedBackup(t *testing.T) {
 	var text bytes.Buffer
-	if err := backup.Write(&text, &store.State{}, journal.Mark{}); err != nil {
+	if err := (&backup.Backup{State: &store.State{}}).Write(&text); err != nil {
 		t.Fatal(err)
 	}
 	dir := filepath.Join(t.TempDir(), "heddle", "mlx5_0:1")

@@ -53,7 +53,7 @@ of 'heddle sm'. docs/opensm.md has the steps.`,
 			if state == "" || out == "" {
 				return usagef("missing state or directory; give --state STATE and --out DIR")
 			}
-			s, _, err := readState(stateFile(state))
+			b, err := readState(stateFile(state))
 			if err != nil {
 				return err
 			}
@@ -62,7 +62,8 @@ of 'heddle sm'. docs/opensm.md has the steps.`,
 			} else if err := (smFlags{v}).readSecrets("sm"); err != nil {
 				return err
 			}
-			return exportFiles(cmd.OutOrStdout(), cmd.ErrOrStderr(), s, v, out, replace)
+			sayWithheld(cmd.ErrOrStderr(), state, b.Without)
+			return exportFiles(cmd.OutOrStdout(), cmd.ErrOrStderr(), b.State, v, out, replace)
 		},
 	}
 	f := c.Flags()

@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"heddle/internal/plural"
 	"heddle/store"
 	"heddle/store/backup"
 	"heddle/store/boltdb"
@@ -73,7 +74,7 @@ is damaged, and names it.`,
 				return err
 			}
 			path = stateFile(path)
-			s, at, err := readState(path)
+			b, err := readState(path)
 			if err != nil {
 				return err
 			}
@@ -82,7 +83,8 @@ is damaged, and names it.`,
 					return err
 				}
 			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s is sound: %s, %v\n", path, contents(s), at)
+			sayWithheld(cmd.ErrOrStderr(), path, b.Without)
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s is sound: %s, %v\n", path, contents(b.State), b.At)
 			return err
 		},
 	}
@@ -108,49 +110,87 @@ func isBackup(path string) bool {
 }
 
 // readState reads a state file or a backup.
-func readState(path string) (*store.State, journal.Mark, error) {
+func readState(path string) (*backup.Backup, error) {
 	if !isBackup(path) {
-		return boltdb.ReadContents(path)
+		s, at, err := boltdb.ReadContents(path)
+		return &backup.Backup{State: s, At: at}, err
 	}
 	f, err := os.Open(path)
 	if err != nil {
-		return nil, journal.Mark{}, err
+		return nil, err
 	}
 	defer f.Close()
-	s, at, err := backup.Read(f)
+	b, err := backup.Read(f)
 	if err != nil {
-		return nil, journal.Mark{}, fmt.Errorf("%s: %w", path, err)
+		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	return s, at, nil
+	return b, nil
+}
+
+// sayWithheld says what a backup was written without, and what that means for who uses it.
+func sayWithheld(w io.Writer, name string, x backup.Withheld) {
+	if x.MKeys > 0 {
+		fmt.Fprintf(w, "%s is without %s: ports with other M_Keys than --m-key may refuse the manager\n", name, plural.Of(x.MKeys, "M_Key"))
+	}
+	if x.Tokens > 0 {
+		fmt.Fprintf(w, "%s is without %s of the API: create new ones ('heddle ctl token create')\n", name, plural.Of(x.Tokens, "token"))
+	}
+	if x.Services > 0 {
+		fmt.Fprintf(w, "%s is without %s that %s a ServiceKey: programs have to register them again\n",
+			name, plural.Of(x.Services, "service"), plural.Verb(x.Services, "has", "have"))
+	}
 }
 
 func storeExport() *cobra.Command {
 	var shared storeEtcd
+	var out string
+	var secrets bool
 	c := &cobra.Command{
 		Use:   "export STATE",
 		Short: "Write a state file as a backup, one line of JSON each entry",
-		Long: `Writes the contents of a state file to standard output, one line of JSON each entry,
-with a checksum at the end (docs/format/backup.md). It contains M_Keys: protect it
-like keys. 'heddle ctl backup' does the same with a running manager. STATE may
-be etcd://HOST:PORT[,HOST:PORT...][/PREFIX], also while managers run.`,
-		Example: `  (umask 077; heddle store export /var/lib/heddle > backup.jsonl)`,
-		Args:    oneArg("one state file or state directory"),
+		Long: `Writes the contents of a state file, one line of JSON each entry, with a checksum
+at the end (docs/format/backup.md): to a file with mode 0600 (--out), or to standard
+output. STATE may be etcd://HOST:PORT[,HOST:PORT...][/PREFIX], also while
+managers run.
+
+M_Keys, hashes of tokens, and services with a ServiceKey are left out and counted,
+so that the file can be shown to others. With --secrets it has them too, and is a
+complete backup: keep it as you keep keys. 'heddle ctl backup' makes a complete one
+of a running manager.`,
+		Example: `  heddle store export /var/lib/heddle --secrets --out backup.jsonl
+  heddle store export /var/lib/heddle | grep '"lid"'`,
+		Args: oneArg("one state file or state directory"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			var s *store.State
-			var at journal.Mark
+			b := &backup.Backup{}
 			var err error
 			if isEtcd(args[0]) {
-				s, at, err = shared.read(cmd.Context(), args[0])
+				b.State, b.At, err = shared.read(cmd.Context(), args[0])
 			} else {
-				s, at, err = boltdb.ReadContents(stateFile(args[0]))
+				b.State, b.At, err = boltdb.ReadContents(stateFile(args[0]))
 			}
 			if err != nil {
 				return err
 			}
-			return backup.Write(cmd.OutOrStdout(), s, at)
+			warn := cmd.ErrOrStderr()
+			if !secrets {
+				b = b.WithoutKeys()
+				if b.Without != (backup.Withheld{}) {
+					sayWithheld(warn, "the export", b.Without)
+					fmt.Fprintln(warn, "--secrets writes them too")
+				}
+			}
+			if out != "" {
+				return writeWhole(out, b.Write)
+			}
+			if secrets && openToOthers(cmd.OutOrStdout()) {
+				fmt.Fprintln(warn, "other users can read the file on standard output, which has keys: change its mode to 0600, or use --out FILE")
+			}
+			return b.Write(cmd.OutOrStdout())
 		},
 	}
 	shared = newStoreEtcd(c)
+	c.Flags().StringVar(&out, "out", "", "`FILE` to write, with mode 0600, in place of standard output")
+	c.Flags().BoolVar(&secrets, "secrets", false, "write M_Keys, hashes of tokens and services with a ServiceKey too")
 	return c
 }
 
@@ -164,7 +204,8 @@ func storeImport() *cobra.Command {
 		Long: `Makes the state file of a manager that is not running from a backup ('-' is
 standard input). The complete backup is checked first: an error in it changes
 nothing. An existing state file is not changed, unless --replace is given; it is
-then kept with the suffix .before, in place of an earlier one. The journal begins a
+then kept with the suffix .before, in place of an earlier one. What is missing in a
+backup ('heddle store export' without --secrets) is printed. The journal begins a
 new term, so that it is not taken for that of the backup's manager.
 STATE may be etcd://HOST:PORT[,HOST:PORT...][/PREFIX]: stop all its managers first.
 
@@ -189,12 +230,13 @@ Omitted records are printed.`,
 				defer f.Close()
 				in = f
 			}
-			s, at, err := backup.Read(in)
+			b, err := backup.Read(in)
 			if err != nil {
 				return fmt.Errorf("%s: %w", args[0], err)
 			}
+			sayWithheld(cmd.ErrOrStderr(), args[0], b.Without)
 			// What the manager of the backup wrote since is another history.
-			at = journal.Mark{Term: at.Term.After(0, time.Now().UnixNano()), Number: at.Number + 1}
+			s, at := b.State, journal.Mark{Term: b.At.Term.After(0, time.Now().UnixNano()), Number: b.At.Number + 1}
 			write := func(path string) error { return writeState(path, s, at) }
 			if version != "" {
 				old, err := olderNamed(version)
@@ -230,6 +272,16 @@ Omitted records are printed.`,
 	c.Flags().BoolVar(&replace, "replace", false, "replace an existing state file, which is kept with the suffix .before")
 	c.Flags().StringVar(&version, "for", "", "make a file for an older `VERSION`: "+strings.Join(olderNames(), ", "))
 	return c
+}
+
+// openToOthers reports whether w is a regular file that other users can read.
+func openToOthers(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	if !ok {
+		return false
+	}
+	st, err := f.Stat()
+	return err == nil && st.Mode().IsRegular() && st.Mode().Perm()&0o077 != 0
 }
 
 // makeState writes a new state file beside path and moves it there when it is complete.

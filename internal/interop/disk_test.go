@@ -18,7 +18,6 @@ import (
 	"heddle/store"
 	"heddle/store/backup"
 	"heddle/store/boltdb"
-	"heddle/store/journal"
 )
 
 // imageState is what a crash would leave of the state on a disk, as text, or why it cannot be read.
@@ -40,7 +39,7 @@ func imageState(t *testing.T, d *faultdisk.Disk, tear faultdisk.Tear) (*store.St
 		return nil, err.Error()
 	}
 	var text bytes.Buffer
-	if err := backup.Write(&text, s, journal.Mark{}); err != nil {
+	if err := (&backup.Backup{State: s}).Write(&text); err != nil {
 		return nil, err.Error()
 	}
 	return s, text.String()
@@ -57,7 +56,7 @@ func TestImportOnBadDisks(t *testing.T) {
 			s.LIDs = append(s.LIDs, store.LIDEntry{GUID: ib.GUID(n + 1), LID: ib.LID(1000*i + n + 1)})
 		}
 		var b bytes.Buffer
-		if err := backup.Write(&b, s, journal.Mark{}); err != nil {
+		if err := (&backup.Backup{State: s}).Write(&b); err != nil {
 			t.Fatal(err)
 		}
 		texts[i], files[i] = b.String(), filepath.Join(t.TempDir(), "backup")

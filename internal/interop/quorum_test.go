@@ -123,8 +123,8 @@ func TestQuorum(t *testing.T) {
 	}
 
 	// A state directory moves into etcd, and a manager goes on with it.
-	must(t, upTime, dir, nil, "sh", "-c", heddle+" store export "+url+" >backup && "+heddle+" store import backup "+url+"2 && "+
-		heddle+" store export "+url+"2 >again && grep '{\"lid\"' backup >a && grep '{\"lid\"' again >b && cmp a b")
+	must(t, upTime, dir, nil, "sh", "-c", heddle+" store export --secrets "+url+" >backup && "+heddle+" store import backup "+url+"2 && "+
+		heddle+" store export --secrets "+url+"2 >again && grep '{\"lid\"' backup >a && grep '{\"lid\"' again >b && cmp a b")
 	if out, err := run(t, upTime, dir, nil, heddle, "store", "import", "backup", url+"2"); err == nil || !strings.Contains(out, "--replace") {
 		t.Errorf("a state was replaced without being asked: %s", out)
 	}

@@ -446,7 +446,7 @@ func (m *manager) down(old []byte) {
 	if !slices.Equal(first.LIDs, now.LIDs) {
 		b.t.Errorf("the LIDs were %v and are %v", first.LIDs, now.LIDs)
 	}
-	text := must(b.t, upTime, b.dir, nil, heddle, "store", "export", m.state)
+	text := must(b.t, upTime, b.dir, nil, heddle, "store", "export", "--secrets", m.state)
 	backup := filepath.Join(b.dir, "backup")
 	if err := os.WriteFile(backup, []byte(text), 0o600); err != nil {
 		b.t.Fatal(err)
@@ -547,7 +547,7 @@ func TestUpgradeFromBuilds(t *testing.T) {
 					format = 4
 				}
 				old.refuses(file, format)
-				backup := must(t, upTime, b.dir, nil, heddle, "store", "export", now.state)
+				backup := must(t, upTime, b.dir, nil, heddle, "store", "export", "--secrets", now.state)
 				if err := os.WriteFile(filepath.Join(b.dir, "backup"), []byte(backup), 0o600); err != nil {
 					t.Fatal(err)
 				}

@@ -2,7 +2,7 @@
 // each entry, so that people can look at a backup, compare two, and keep them in what they have
 // (docs/format/backup.md).
 //
-// A backup holds M_Keys. Who can read it can take over ports.
+// A complete backup holds M_Keys. Who can read it can take over ports.
 package backup
 
 import (
@@ -30,16 +30,24 @@ const maxLine = 2*(store.MaxRecordValue+store.MaxRecordKey) + 4096
 
 // header is the first line.
 type header struct {
-	Heddle     string `json:"heddle"` // "state"
-	Version    int    `json:"version"`
-	Term       uint64 `json:"term"`
-	Owner      string `json:"owner"`
-	Entry      uint64 `json:"entry"`
-	LIDs       int    `json:"lids"`
-	MKeys      int    `json:"m_keys"`
-	Neighbors  int    `json:"neighbors"`
-	Records    int    `json:"records"`
-	LinesAfter int    `json:"lines"` // entries that follow, without the last line
+	Heddle     string    `json:"heddle"` // "state"
+	Version    int       `json:"version"`
+	Term       uint64    `json:"term"`
+	Owner      string    `json:"owner"`
+	Entry      uint64    `json:"entry"`
+	LIDs       int       `json:"lids"`
+	MKeys      int       `json:"m_keys"`
+	Neighbors  int       `json:"neighbors"`
+	Records    int       `json:"records"`
+	LinesAfter int       `json:"lines"`             // entries that follow, without the last line
+	Without    *Withheld `json:"without,omitempty"` // nil: it has all
+}
+
+// Backup is what a store held.
+type Backup struct {
+	State   *store.State
+	At      journal.Mark // the last entry of the journal that it includes
+	Without Withheld     // entries that the text is without
 }
 
 // line is one of the others; exactly one field is set.
@@ -93,19 +101,24 @@ func WriteStore(w io.Writer, st store.Store) (err error) {
 	if err != nil {
 		return err
 	}
-	return Write(w, s, at)
+	return (&Backup{State: s, At: at}).Write(w)
 }
 
-// Write writes what s has. Equal states and marks give equal bytes.
-func Write(w io.Writer, s *store.State, at journal.Mark) error {
+// Write writes b as text. Equal backups give equal bytes.
+func (b *Backup) Write(w io.Writer) error {
+	s := b.State
+	h := header{
+		Heddle: "state", Version: version, Term: b.At.Term.Number, Owner: hex64(uint64(b.At.Term.Owner)), Entry: b.At.Number,
+		LIDs: len(s.LIDs), MKeys: len(s.MKeys), Neighbors: len(s.Neighbors), Records: len(s.Records),
+		LinesAfter: len(s.LIDs) + len(s.MKeys) + len(s.Neighbors) + len(s.Records),
+	}
+	if b.Without != (Withheld{}) {
+		h.Without = &b.Without
+	}
 	sum := crc32.New(castagnoli)
-	b := bufio.NewWriter(io.MultiWriter(w, sum))
-	e := json.NewEncoder(b)
-	n := len(s.LIDs) + len(s.MKeys) + len(s.Neighbors) + len(s.Records)
-	if err := e.Encode(header{
-		"state", version, at.Term.Number, hex64(uint64(at.Term.Owner)), at.Number,
-		len(s.LIDs), len(s.MKeys), len(s.Neighbors), len(s.Records), n,
-	}); err != nil {
+	buf := bufio.NewWriter(io.MultiWriter(w, sum))
+	e := json.NewEncoder(buf)
+	if err := e.Encode(h); err != nil {
 		return err
 	}
 	for _, x := range s.LIDs {
@@ -128,7 +141,7 @@ func Write(w io.Writer, s *store.State, at journal.Mark) error {
 			return err
 		}
 	}
-	if err := b.Flush(); err != nil {
+	if err := buf.Flush(); err != nil {
 		return err
 	}
 	text := fmt.Sprintf("%08x", sum.Sum32())
@@ -144,7 +157,7 @@ func hex64(v uint64) string { return fmt.Sprintf("0x%016x", v) }
 
 // Read reads a backup. An error names the line. Nothing of a damaged or cut-off backup is
 // returned.
-func Read(r io.Reader) (*store.State, journal.Mark, error) {
+func Read(r io.Reader) (*Backup, error) {
 	in := bufio.NewReaderSize(r, 1<<16)
 	sum := crc32.New(castagnoli)
 	n := 0
@@ -158,61 +171,76 @@ func Read(r io.Reader) (*store.State, journal.Mark, error) {
 	}
 	b, err := next()
 	if err != nil {
-		return nil, journal.Mark{}, err
+		return nil, err
 	}
-	var h header
-	if err := strict(b, &h); err != nil || h.Heddle != "state" {
-		return nil, journal.Mark{}, errors.New("backup: line 1: this is no backup of heddle's state")
-	}
-	if h.Version != version {
-		return nil, journal.Mark{}, fmt.Errorf("backup: line 1: version %d, this program knows version %d: use the version of heddle that wrote it", h.Version, version)
-	}
-	at := journal.Mark{Term: journal.Term{Number: h.Term}, Number: h.Entry}
-	owner, err := parse64(h.Owner)
+	h, out, err := readHeader(b)
 	if err != nil {
-		return nil, journal.Mark{}, fmt.Errorf("backup: line 1: owner: %w", err)
+		return nil, fmt.Errorf("backup: line 1: %w", err)
 	}
-	at.Term.Owner = ib.GUID(owner)
 	var ops []store.Op
 	for {
 		sum.Write(b)
 		if b, err = next(); err != nil {
-			return nil, journal.Mark{}, err
+			return nil, err
 		}
 		var l line
 		if err := strict(b, &l); err != nil {
-			return nil, journal.Mark{}, fmt.Errorf("backup: line %d: %w", n, err)
+			return nil, fmt.Errorf("backup: line %d: %w", n, err)
 		}
 		if l.Sum != nil {
 			if want := fmt.Sprintf("%08x", sum.Sum32()); *l.Sum != want {
-				return nil, journal.Mark{}, fmt.Errorf("backup: line %d: the checksum is %s, and should be %s: the backup was changed or damaged", n, *l.Sum, want)
+				return nil, fmt.Errorf("backup: line %d: the checksum is %s, and should be %s: the backup was changed or damaged", n, *l.Sum, want)
 			}
 			break
 		}
 		o, err := l.op()
 		if err != nil {
-			return nil, journal.Mark{}, fmt.Errorf("backup: line %d: %w", n, err)
+			return nil, fmt.Errorf("backup: line %d: %w", n, err)
 		}
 		ops = append(ops, o)
 	}
 	if len(ops) != h.LinesAfter {
-		return nil, journal.Mark{}, fmt.Errorf("backup: it has %d entries, and line 1 names %d", len(ops), h.LinesAfter)
+		return nil, fmt.Errorf("backup: it has %d entries, and line 1 names %d", len(ops), h.LinesAfter)
 	}
 	if b, err := in.ReadByte(); err != io.EOF {
-		return nil, journal.Mark{}, fmt.Errorf("backup: after line %d comes more (%q): it should end there", n, b)
+		return nil, fmt.Errorf("backup: after line %d comes more (%q): it should end there", n, b)
 	}
 	m := store.NewMemory()
 	if err := m.Apply(ops); err != nil {
-		return nil, journal.Mark{}, err
+		return nil, err
 	}
 	s, err := m.Load()
 	if err != nil {
-		return nil, journal.Mark{}, err
+		return nil, err
 	}
 	if len(s.LIDs) != h.LIDs || len(s.MKeys) != h.MKeys || len(s.Neighbors) != h.Neighbors || len(s.Records) != h.Records {
-		return nil, journal.Mark{}, errors.New("backup: an entry comes twice, or line 1 names other numbers of entries")
+		return nil, errors.New("backup: an entry comes twice, or line 1 names other numbers of entries")
 	}
-	return s, at, nil
+	out.State = s
+	return out, nil
+}
+
+// readHeader decodes the first line: all of the backup but its state.
+func readHeader(b []byte) (h header, out *Backup, err error) {
+	if err := strict(b, &h); err != nil || h.Heddle != "state" {
+		return h, nil, errors.New("this is no backup of heddle's state")
+	}
+	if h.Version != version {
+		return h, nil, fmt.Errorf("version %d, this program knows version %d: use the version of heddle that wrote it", h.Version, version)
+	}
+	out = &Backup{At: journal.Mark{Term: journal.Term{Number: h.Term}, Number: h.Entry}}
+	owner, err := parse64(h.Owner)
+	if err != nil {
+		return h, nil, fmt.Errorf("owner: %w", err)
+	}
+	out.At.Term.Owner = ib.GUID(owner)
+	if w := h.Without; w != nil {
+		if w.MKeys < 0 || w.Tokens < 0 || w.Services < 0 || *w == (Withheld{}) {
+			return h, nil, errors.New("it counts nothing that the backup is without, or less than nothing")
+		}
+		out.Without = *w
+	}
+	return h, out, nil
 }
 
 // readLine returns the next line with its end.

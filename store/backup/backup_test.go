@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"heddle/ib/sa"
 	"heddle/internal/storetest"
 	"heddle/store"
 	"heddle/store/backup"
@@ -34,7 +35,7 @@ func state(t testing.TB, r *rand.Rand, n int) *store.State {
 func text(t testing.TB, s *store.State, at journal.Mark) []byte {
 	t.Helper()
 	var b bytes.Buffer
-	if err := backup.Write(&b, s, at); err != nil {
+	if err := (&backup.Backup{State: s, At: at}).Write(&b); err != nil {
 		t.Fatal(err)
 	}
 	return b.Bytes()
@@ -48,19 +49,19 @@ func TestBackup(t *testing.T) {
 	for i := range 60 {
 		s := state(t, r, 3*i)
 		b := text(t, s, at)
-		got, mark, err := backup.Read(bytes.NewReader(b))
-		if err != nil || mark != at || !reflect.DeepEqual(got, s) {
-			t.Fatalf("%+v became %+v, %v, %v", s, got, mark, err)
+		got, err := backup.Read(bytes.NewReader(b))
+		if err != nil || !reflect.DeepEqual(got, &backup.Backup{State: s, At: at}) {
+			t.Fatalf("%+v became %+v, %v", s, got, err)
 		}
 		for range 40 {
 			if cut := b[:r.IntN(len(b))]; cut != nil {
-				if _, _, err := backup.Read(bytes.NewReader(cut)); err == nil {
+				if _, err := backup.Read(bytes.NewReader(cut)); err == nil {
 					t.Fatalf("%d of %d bytes were accepted", len(cut), len(b))
 				}
 			}
 			damaged := bytes.Clone(b)
 			damaged[r.IntN(len(b))] ^= 1 << r.IntN(8)
-			if _, _, err := backup.Read(bytes.NewReader(damaged)); err == nil {
+			if _, err := backup.Read(bytes.NewReader(damaged)); err == nil {
 				t.Fatalf("%q was accepted", damaged)
 			}
 		}
@@ -108,6 +109,9 @@ func TestBackupRefuses(t *testing.T) {
 		{`{"other":1}` + "\n", "line 1: this is no backup"},
 		{strings.Replace(head, `"version":1`, `"version":2`, 1), "version 2"},
 		{head, "line 2: the backup is cut off"},
+		{strings.Replace(head, "}", `,"without":{}}`, 1), "line 1: it counts nothing"},
+		{strings.Replace(head, "}", `,"without":{"tokens":-1}}`, 1), "line 1: it counts nothing"},
+		{strings.Replace(head, "}", `,"without":{"cats":1}}`, 1), "line 1: this is no backup"},
 		{head + `{"lid":{"guid":"0x0000000000000001","lid":0,"lmc":0}}` + "\n", "line 2: store: port"},
 		{head + `{"lid":{"guid":"1","lid":1,"lmc":0}}` + "\n", `line 2: "1" is no number`},
 		{head + `{"lid":{"guid":"0x0000000000000001","lid":1,"lmc":0},"m_key":{"guid":"0x0000000000000001","key":"0x0000000000000001"}}` + "\n", "more than one"},
@@ -116,13 +120,13 @@ func TestBackupRefuses(t *testing.T) {
 		{head + `{"record":{"table":"groups","key":"0","value":""}}` + "\n", "line 2"},
 		{head + `{"crc32c":"00000000"}` + "\n", "changed or damaged"},
 	} {
-		_, _, err := backup.Read(strings.NewReader(c.text))
+		_, err := backup.Read(strings.NewReader(c.text))
 		if err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%q: %v, want %q", c.text, err, c.want)
 		}
 	}
 	b := text(t, state(t, rand.New(rand.NewPCG(1, 2)), 5), at)
-	if _, _, err := backup.Read(bytes.NewReader(append(b, 'x'))); err == nil || !strings.Contains(err.Error(), "comes more") {
+	if _, err := backup.Read(bytes.NewReader(append(b, 'x'))); err == nil || !strings.Contains(err.Error(), "comes more") {
 		t.Errorf("%v", err)
 	}
 }
@@ -134,13 +138,59 @@ func FuzzBackup(f *testing.F) {
 		f.Add(text(f, state(f, r, 4*i), at))
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
-		s, mark, err := backup.Read(bytes.NewReader(b))
-		if err != nil {
-			return
-		}
-		again, m, err := backup.Read(bytes.NewReader(text(t, s, mark)))
-		if err != nil || m != mark || !reflect.DeepEqual(again, s) {
-			t.Fatalf("%+v became %+v, %v", s, again, err)
+		for x, err := backup.Read(bytes.NewReader(b)); err == nil && x != nil; x = x.WithoutKeys() {
+			var out bytes.Buffer
+			if err := x.Write(&out); err != nil {
+				t.Fatal(err)
+			}
+			again, err := backup.Read(&out)
+			if err != nil || !reflect.DeepEqual(again, x) {
+				t.Fatalf("%+v became %+v, %v", x, again, err)
+			}
+			if reflect.DeepEqual(x, x.WithoutKeys()) {
+				break
+			}
 		}
 	})
+}
+
+// TestWithoutKeys: what has keys is left out and counted, the rest stays, and so does the backup that
+// it was made of.
+func TestWithoutKeys(t *testing.T) {
+	service := func(id byte, key ...byte) store.Record {
+		r := sa.ServiceRecord{ServiceID: uint64(id)}
+		copy(r.ServiceKey[:], key)
+		v := make([]byte, 17+sa.ServiceRecordLen)
+		r.Put(v[17:])
+		return store.Record{Table: store.TableServices, Key: []byte{id}, Value: v}
+	}
+	open, keyed, odd := service(1), service(2, 0, 0xC5, 0xC5), service(3)
+	odd.Value = odd.Value[1:]
+	token := store.Record{Table: store.TableTokens, Key: []byte("t"), Value: []byte("hash")}
+	b := &backup.Backup{At: at, State: &store.State{
+		LIDs:    []store.LIDEntry{{GUID: 0x11, LID: 5}},
+		MKeys:   []store.MKeyEntry{{GUID: 0x11, MKey: 0xC5C5}, {GUID: 0x12, MKey: 0xC5C5}},
+		Records: []store.Record{open, keyed, odd, token},
+	}}
+	got := b.WithoutKeys()
+	want := &backup.Backup{At: at, Without: backup.Withheld{MKeys: 2, Tokens: 1, Services: 2}, State: &store.State{
+		LIDs: b.State.LIDs, Records: []store.Record{open},
+	}}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got %+v with %+v, want %+v with %+v", got, got.State, want, want.State)
+	}
+	if len(b.State.MKeys) != 2 || len(b.State.Records) != 4 || !bytes.Equal(b.State.Records[3].Value, []byte("hash")) {
+		t.Errorf("the backup became %+v", b.State)
+	}
+	if again := got.WithoutKeys(); !reflect.DeepEqual(again, want) {
+		t.Errorf("twice: %+v", again)
+	}
+	var out bytes.Buffer
+	if err := got.Write(&out); err != nil {
+		t.Fatal(err)
+	}
+	line, _, _ := strings.Cut(out.String(), "\n")
+	if !strings.HasSuffix(line, `,"lines":2,"without":{"m_keys":2,"tokens":1,"services":2}}`) || strings.Contains(out.String(), "c5c5") {
+		t.Errorf("%s", out.String())
+	}
 }

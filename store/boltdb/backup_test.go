@@ -60,10 +60,11 @@ func TestBackupWhileWriting(t *testing.T) {
 		if err := backup.WriteStore(&b, s); err != nil {
 			t.Fatal(err)
 		}
-		got, at, err := backup.Read(&b)
+		x, err := backup.Read(&b)
 		if err != nil {
 			t.Fatal(err)
 		}
+		got, at := x.State, x.At
 		if at.Number < last {
 			t.Fatalf("a backup of entry %d after one of entry %d", at.Number, last)
 		}
