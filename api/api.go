@@ -69,7 +69,7 @@ type Status struct {
 	SubnetUp     bool      `json:"subnet_up"`
 	Port         string    `json:"port" doc:"the port through which the subnet is managed"`
 	PortGUID     string    `json:"port_guid"`
-	LID          int       `json:"lid"`
+	LID          int       `json:"lid" doc:"of that port; 0: it has none, or it is not known"`
 	Priority     int       `json:"priority"`
 	Master       string    `json:"master,omitempty" doc:"port GUID of the master, if it is another manager"`
 	Engine       string    `json:"engine" doc:"the routing engine whose tables are installed"`
@@ -99,9 +99,10 @@ type Status struct {
 	SA         SAStatus        `json:"sa"`
 	Partitions PartitionStatus `json:"partitions"`
 
-	Stale   float64   `json:"stale_seconds,omitempty" doc:"on standby in a pair: how long ago the active manager was heard"`
-	Started time.Time `json:"started"`
-	UpSince time.Time `json:"up_since,omitzero"`
+	ActiveAt string    `json:"active_at,omitempty" doc:"where the active manager is, if it is another one that this one knows"`
+	Stale    float64   `json:"stale_seconds,omitempty" doc:"on standby in a pair: how long ago the active manager was heard"`
+	Started  time.Time `json:"started"`
+	UpSince  time.Time `json:"up_since,omitzero"`
 }
 
 // Damped is a link that is held down for a while.
@@ -321,7 +322,7 @@ func build(b Backend, o Options) *router {
 	a := humago.New(mux, config())
 
 	huma.Get(a, "/v1/status", func(context.Context, *struct{}) (*body[Status], error) {
-		return reply(b.Status()), nil
+		return reply(withActive(b.Status(), o.HA)), nil
 	})
 	huma.Get(a, "/v1/nodes", func(context.Context, *struct{}) (*body[[]Node], error) {
 		return reply(nonNil(b.Nodes())), nil

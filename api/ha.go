@@ -71,6 +71,7 @@ type Member struct {
 // Pair is how a manager stands to its partner.
 type Pair struct {
 	PortGUID   string `json:"port_guid"`
+	LID        int    `json:"lid" doc:"of this manager's port; 0: not known yet"`
 	Term       uint64 `json:"term" doc:"number of the term, one more for each change of the active manager"`
 	TermOwner  string `json:"term_owner" doc:"port GUID of the manager whose term it is; import: an import of a backup; nobody: there is no term"`
 	Entry      uint64 `json:"entry" doc:"number of the last entry on this manager's disk"`
@@ -186,7 +187,7 @@ func NewSpare(s Spare, o Options) http.Handler {
 	mux := newRouter()
 	a := humago.New(mux, config())
 	huma.Get(a, "/v1/status", func(context.Context, *struct{}) (*body[Status], error) {
-		return reply(s.Status()), nil
+		return reply(withActive(s.Status(), o.HA)), nil
 	})
 	events(a, s)
 	common(a, mux, s, o)
@@ -195,6 +196,14 @@ func NewSpare(s Spare, o Options) http.Handler {
 		mux.HandleFunc(method+" /v1/", func(w http.ResponseWriter, _ *http.Request) { standby(w, o.HA.HA()) })
 	}
 	return newGuard(mux, o)
+}
+
+// withActive adds to a status where the active manager is.
+func withActive(st Status, ha Availability) Status {
+	if ha != nil {
+		st.ActiveAt = ha.HA().ActiveAt
+	}
+	return st
 }
 
 // standby says where the active manager is.

@@ -59,7 +59,6 @@ HEDDLE_RUNTIME_DIR overrides it.`,
 		Args: subcommandOnly,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	status := ctlCommand("status", "State, counts and the last sweep", http.MethodGet, "/v1/status", printStatus)
 	nodes := ctlCommand("nodes", "Every node with its LID and directed route", http.MethodGet, "/v1/nodes", printNodes)
 	links := ctlCommand("links", "Every link with the state of both ends", http.MethodGet, "/v1/links", printLinks)
 	sweep := ctlCommand("sweep", "Start a full sweep", http.MethodPost, "/v1/sweep", func(w io.Writer, _ []byte) error {
@@ -80,7 +79,7 @@ names the channels.`
 	reroute := ctlCommandTo("reroute", "Compute all routes from scratch, without reading the fabric again", http.MethodPost, path, printRoutePlan)
 	reroute.Flags().BoolVar(&dry, "dry-run", false, "compute and prove the tables, and only show the changes")
 	reroute.Flags().BoolVar(&rebalance, "rebalance", false, "ignore the installed tables: balances the load again after many changes, but writes more entries")
-	for _, s := range slices.Concat([]*cobra.Command{status, ctlHealth(), nodes, links, repairs, ctlSweeps(), sweep, reroute}, ctlAdministration(), ctlVirtual(), []*cobra.Command{
+	for _, s := range slices.Concat([]*cobra.Command{ctlStatus(), ctlHealth(), nodes, links, repairs, ctlSweeps(), sweep, reroute}, ctlAdministration(), ctlVirtual(), []*cobra.Command{
 		ctlPerf(), ctlFindings(), ctlHotSpots(), ctlCongestion(),
 		ctlHA(), ctlEvents(),
 		ctlRails(), ctlTopology(), ctlCabling(), ctlPort(),
@@ -343,84 +342,6 @@ func readToken(found, file string) (string, error) {
 		return "", fmt.Errorf("token: %w", err)
 	}
 	return strings.TrimSpace(string(b)), nil
-}
-
-func printStatus(w io.Writer, body []byte) error {
-	var s api.Status
-	if err := json.Unmarshal(body, &s); err != nil {
-		return err
-	}
-	up := "not up"
-	if s.SubnetUp {
-		up = "SUBNET UP"
-		if !s.UpSince.IsZero() {
-			up += " since " + s.UpSince.Local().Format(time.DateTime)
-		}
-	}
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	row := func(k, f string, a ...any) { fmt.Fprintf(t, "%s\t%s\n", k, plain(fmt.Sprintf(f, a...))) }
-	row("state", "%s, %s (%s)", s.State, up, s.Phase)
-	row("port", "%s %s LID %d priority %d", s.Port, s.PortGUID, s.LID, s.Priority)
-	if s.Master != "" {
-		row("master", "%s", s.Master)
-	}
-	row("nodes", "%s, %s, %s", counted(s.Switches, "switch"), counted(s.CAs, "CA"), counted(s.Routers, "router"))
-	row("links", "%d, %d active", s.Links, s.LinksActive)
-	row("LIDs", "%d given to %s", s.LIDs, counted(s.EndPorts, "port"))
-	if s.VPorts > 0 || s.VMs > 0 {
-		pending := ""
-		if s.VMsPending > 0 {
-			pending = fmt.Sprintf(", %s under way", counted(s.VMsPending, "operation"))
-		}
-		row("virtual", "%s; %s of VMs%s", counted(s.VPorts, "VPort"), counted(s.VMs, "interface"), pending)
-	}
-	if s.Engine != "" {
-		row("routes", "%s", strings.TrimSpace(s.Engine+" "+s.EngineReason))
-	} else if passed := s.LastSweep.EnginePassed; len(passed) > 0 {
-		row("routes", "none: %s", strings.Join(passed, "; "))
-	}
-	if s.Unseen > 0 {
-		own := ""
-		if s.OwnSilent {
-			own = ", including the agent of the manager's own port"
-		}
-		row("no answer", "from %s, kept as last read%s", counted(s.Unseen, "node"), own)
-	}
-	row("problems", "%d", s.Problems)
-	row("sweeps", "%d full, %d light", s.Sweeps, s.Resweeps)
-	if l := s.LastSweep; l.Seconds > 0 {
-		what := "everything read"
-		if l.Region {
-			what = "a region read"
-		}
-		if l.Updated {
-			what += ", routes updated incrementally"
-		}
-		if l.Transition != "" {
-			l.Transition = ", " + l.Transition
-		}
-		row("last sweep", "%.3f s (%s), %s, %s sent%s", l.Seconds, l.Reason, what, counted(l.BlocksSent, "LFT block"), l.Transition)
-	}
-	if r := s.LastSweep.Risk; r != nil {
-		row("at risk", "%s", riskText(r))
-	}
-	for _, d := range s.Damped {
-		how := "let back in"
-		if d.Held {
-			how = "held down, released"
-		}
-		row("damped", "%s failed %d times in a row, %s after %.0f s of quiet", d.Port, d.Failures, how, d.Left)
-	}
-	busy := ""
-	if n := s.SA.Busy; n > 0 {
-		busy = fmt.Sprintf(", %d answered BUSY", n)
-	}
-	row("SA", "%s, %d answered%s", counted(s.SA.Requests, "request"), s.SA.Answered, busy)
-	row("kept", "%s with %s, %s, %s", counted(s.SA.Groups, "group"), counted(s.SA.Members, "member"),
-		counted(s.SA.Services, "service"), counted(s.SA.Subscriptions, "subscription"))
-	row("partitions", "%d, %s", s.Partitions.Count, carriedOut(&s.Partitions))
-	row("SMPs", "%d sent, %d retried, %d timed out", s.SMPsSent, s.SMPsRetried, s.SMPsTimedOut)
-	return t.Flush()
 }
 
 // counted formats a number of things: 1 switch, 2 switches.

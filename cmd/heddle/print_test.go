@@ -47,7 +47,7 @@ func TestPrintForeignTexts(t *testing.T) {
 				return (&evacuation{o: &vmOptions{}, steps: []evacuee{{Name: "v", To: d}}}).print(w)
 			}},
 			"repairs": {[]api.Repair{{Faults: []string{d}}}, printRepairs},
-			"status":  {api.Status{Damped: []api.Damped{{Port: d}}}, printStatus},
+			"status":  {api.Status{Sweeps: 1, ActiveAt: d, Damped: []api.Damped{{Port: d}}}, func(w io.Writer, b []byte) error { return printStatus(w, b, "a") }},
 			"hot spot": {nil, func(w io.Writer, _ []byte) error {
 				printHotSpot(w, &api.HotSpot{Host: api.HotSpotEnd{FindingEnd: finding}, At: finding}, "act")
 				return nil

@@ -271,7 +271,7 @@ func (p *Pair) HA() api.HA {
 		}
 	}
 	h.Pair = &api.Pair{
-		PortGUID: st.Me.String(), Term: st.Term.Number, TermOwner: st.Term.Writer(), Entry: st.Last.Number,
+		PortGUID: st.Me.String(), LID: int(st.LID), Term: st.Term.Number, TermOwner: st.Term.Writer(), Entry: st.Last.Number,
 		Peer: st.Address, PeerGUID: st.Peer.String(), PeerAPI: p.cfg.Active, PeerLID: int(st.PeerLID), PeerActive: st.PeerRole == replica.Active,
 		PeerTerm: st.PeerTerm.Number, PeerEntry: st.PeerLast.Number,
 		Priority: int(st.Priority), PeerPriority: st.PeerPriority,

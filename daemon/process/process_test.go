@@ -121,7 +121,7 @@ func newRig(t *testing.T) *rig {
 	t.Cleanup(r.sim.Close)
 	r.o = &office{give: make(chan *process.Mandate), held: make(chan *process.Mandate, 8), left: make(chan struct{})}
 	r.o.State = store.NewMemory()
-	r.o.ha = api.HA{Mode: "pair", State: "copying", ActiveAt: "other.example", Pair: &api.Pair{PortGUID: "0x1", PeerGUID: "0x2", PeerActive: true}}
+	r.o.ha = api.HA{Mode: "pair", State: "copying", ActiveAt: "other.example", Pair: &api.Pair{PortGUID: "0x1", LID: 9, PeerGUID: "0x2", PeerActive: true}}
 	r.events = daemon.NewEvents()
 	r.p = process.New(process.Config{Authority: r.o, PortName: "test", Events: r.events, New: func(m *process.Mandate, events *daemon.Events) (*daemon.Daemon, error) {
 		core, registry := sm.Defaults(), sa.Defaults()
@@ -189,7 +189,7 @@ func TestPhases(t *testing.T) {
 		}
 		code, text := r.ask("GET", "/v1/status")
 		var st api.Status
-		if err := json.Unmarshal([]byte(text), &st); code != 200 || err != nil || st.State != "STANDBY" || st.Master != "0x2" {
+		if err := json.Unmarshal([]byte(text), &st); code != 200 || err != nil || st.State != "STANDBY" || st.Master != "0x2" || st.LID != 9 || st.ActiveAt != "other.example" {
 			t.Errorf("status on standby: %d %s", code, text)
 		}
 		for path, want := range map[string]string{"/metrics": "heddle_build_info", "/healthz": "ok", "/": "Heddle", "/v1/ha": `"active":false`, "/v1/events": "[", "/v1/backup": "crc32c"} {

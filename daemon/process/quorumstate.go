@@ -2,6 +2,7 @@ package process
 
 import (
 	"cmp"
+	"net"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -143,6 +144,9 @@ func (q *Quorum) HA() api.HA {
 				x.GUID = m.GUID.String()
 			}
 			h.Quorum.Members = append(h.Quorum.Members, x)
+			if host, _, err := net.SplitHostPort(m.Address); err == nil && m.Heard && m.Active && t.state == stateFollower {
+				h.ActiveAt = host // where its API is there nobody says
+			}
 		}
 	}
 	if t.entries > 0 {

@@ -140,7 +140,7 @@ func (p *Process) Status() api.Status {
 		Damped: []api.Damped{}, Started: p.started,
 	}
 	if h.Pair != nil {
-		st.State, st.PortGUID, st.Priority, st.Stale = subnet.Standby.String(), h.Pair.PortGUID, h.Pair.Priority, h.Stale
+		st.State, st.PortGUID, st.LID, st.Priority, st.Stale = subnet.Standby.String(), h.Pair.PortGUID, h.Pair.LID, h.Pair.Priority, h.Stale
 		if h.Pair.PeerActive {
 			st.Master = h.Pair.PeerGUID
 		}

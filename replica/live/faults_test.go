@@ -290,7 +290,10 @@ func TestThird(t *testing.T) {
 	})
 	a := b.paired()
 	b.d.Do(func(s *sim.Subnet) { a.setSM(s, lidSwitch) })
-	b.eventually("the manager saw it", func() bool { return a.pair().Status().SMOfPort == lidSwitch })
+	b.eventually("the manager saw it", func() bool {
+		st := a.pair().Status()
+		return st.SMOfPort == lidSwitch && st.LID == lidHost+ib.LID(a.i)
+	})
 	a.other().kill()
 	b.eventually("it gave up", func() bool { return a.pair().Status().Why == replica.WhyChallenged })
 }

@@ -68,6 +68,8 @@ type Status struct {
 	// that it names as its SM.
 	PortUsable bool
 	SMOfPort   ib.LID
+	// LID is that of this manager's port; 0: it has none, or it is not known yet.
+	LID ib.LID
 	// Warm: this manager has the snapshot of the active one, and can answer from it.
 	Warm bool
 	// Floats is the LID of the manager if it floats between the two ports, else 0.
@@ -159,7 +161,7 @@ func (p *Pair) publish(now mad.Time) {
 		}
 		st.Master, st.Held = p.band.other.master(&p.band), v.Held != 0
 		if look := &p.band.look; look.have {
-			st.PortUsable, st.SMOfPort = usable(&look.info), look.info.MasterSMLID
+			st.PortUsable, st.SMOfPort, st.LID = usable(&look.info), look.info.MasterSMLID, look.info.LID
 		}
 	})
 }
