@@ -81,7 +81,11 @@ func (d *Daemon) Slurm(o slurm.Options) (*slurm.Topology, uint64, error) {
 }
 
 func (d *Daemon) Netlist() (func(io.Writer) error, uint64, error) {
-	return show.Netlist(d.Snapshot(), time.Now())
+	s := d.Snapshot()
+	if s == nil {
+		return show.Netlist(nil, time.Time{})
+	}
+	return show.Netlist(s, d.dates.of(s.Gen, time.Now()))
 }
 
 // CheckCabling implements api.Backend.

@@ -229,6 +229,7 @@ type Daemon struct {
 // pictures are what the page asks for again and again, the maps of before, and plans.
 type pictures struct {
 	page    pageViews
+	dates   dates
 	history *history
 	planner planner
 }

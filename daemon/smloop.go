@@ -292,6 +292,7 @@ func (l *loop) Compute(j *sm.Job) { go l.d.compute(j) }
 func (l *loop) Publishing() { _ = l.lead() } // an error halts the manager
 
 func (l *loop) Published(s *subnet.Snapshot) {
+	l.d.dates.of(s.Gen, time.Now())
 	if s.State != subnet.Master {
 		return
 	}

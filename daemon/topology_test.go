@@ -2,7 +2,9 @@ package daemon
 
 import (
 	"slices"
+	"strings"
 	"testing"
+	"time"
 
 	"heddle/fabric/slurm"
 	"heddle/ib"
@@ -36,5 +38,24 @@ func TestSlurmNames(t *testing.T) {
 	}
 	if got := names(); !slices.Equal(got, []string{"rack-7"}) || slices.Equal(got, before) {
 		t.Errorf("with a map: %q, before %q", got, before)
+	}
+}
+
+// TestNetlistDate: the netlist has the date of the state, not of the request: equal ETags have equal bytes.
+func TestNetlistDate(t *testing.T) {
+	snap := bringUp(t, "xgft", "1", "4", "1")
+	d, _ := newPiped(func(*mad.Packet) error { return nil }, Config{})
+	if _, _, err := d.Netlist(); err == nil {
+		t.Error("a netlist of no subnet")
+	}
+	d.shared.Snap.Store(snap)
+	d.dates.of(snap.Gen, time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC))
+	write, gen, err := d.Netlist()
+	var b strings.Builder
+	if err == nil {
+		err = write(&b)
+	}
+	if err != nil || gen != snap.Gen || !strings.Contains(b.String(), "generated on Sun Nov  1 12:00:00 2026\n") {
+		t.Errorf("%v, state %d of %d:\n%.200s", err, gen, snap.Gen, b.String())
 	}
 }

@@ -25,8 +25,8 @@ func Slurm(s *subnet.Snapshot, o slurm.Options) (*slurm.Topology, uint64, error)
 }
 
 // Netlist returns what writes the published subnet as ibnetdiscover prints it from the manager's port, and
-// the number of the state. now is the time in its first lines.
-func Netlist(s *subnet.Snapshot, now time.Time) (func(io.Writer) error, uint64, error) {
+// the number of the state. published is when it was published, for its first lines.
+func Netlist(s *subnet.Snapshot, published time.Time) (func(io.Writer) error, uint64, error) {
 	if s == nil || s.Self == subnet.NoRef() {
 		return nil, 0, errUnread
 	}
@@ -36,7 +36,7 @@ func Netlist(s *subnet.Snapshot, now time.Time) (func(io.Writer) error, uint64, 
 	n := &f.Nodes[from.Node]
 	guid := n.Ports[from.Port].GUID
 	return func(w io.Writer) error {
-		return fabric.WriteDiscovered(w, d, "", " Topology file: generated on "+now.Format(time.ANSIC), "",
+		return fabric.WriteDiscovered(w, d, "", " Topology file: generated on "+published.Format(time.ANSIC), "",
 			fmt.Sprintf(" Initiated from node %016x port %016x", uint64(n.GUID), uint64(guid)))
 	}, s.Gen, nil
 }
