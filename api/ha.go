@@ -66,6 +66,8 @@ type Member struct {
 	Heard   bool   `json:"heard" doc:"it was heard in the last 0.24 s"`
 	Master  bool   `json:"master" doc:"as it says"`
 	Err     string `json:"error,omitempty" doc:"why it is not heard"`
+	// Differ is empty also if it does not say, as versions before 0.2.0.
+	Differ []string `json:"settings_differ,omitempty" doc:"settings that all managers should have alike and that it has otherwise than this one"`
 }
 
 // Pair is how a manager stands to its partner.
@@ -110,6 +112,8 @@ type Pair struct {
 	// ForksDeleted counts since the start.
 	ForksDeleted int    `json:"forks_deleted,omitempty" doc:"such files that were deleted since the start, because there were too many"`
 	DiskError    string `json:"disk_error,omitempty"`
+	// Differ is empty also if the partner does not say, as versions before 0.2.0.
+	Differ []string `json:"settings_differ,omitempty" doc:"settings that both managers should have alike and that differ"`
 }
 
 // Fork is one row of /v1/ha/forks: entries that a copy of the partner's journal replaced.

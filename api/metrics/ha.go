@@ -29,6 +29,8 @@ type HA struct {
 	// Synced is how long ago the process had all entries, of a pair its standby; negative: not since the
 	// start.
 	Synced time.Duration
+	// Differ is how many settings differ from those of another manager that should be alike.
+	Differ int
 	// Shared is set if the process has no partner, but shares its state. LagEntries, Lag, PeerUp,
 	// Takeover and those of queries mean nothing then.
 	Shared *Shared
@@ -50,6 +52,7 @@ func NewHA(now func() HA) prometheus.Gatherer {
 		term:      describe("ha_term", "Number of the newest term that this manager knows."),
 		entries:   describe("ha_entries_total", "Entries of this manager that count."),
 		synced:    describe("ha_synced_seconds", "How long ago this manager, or the standby of a pair, had all entries; -1: not since the start."),
+		differ:    describe("ha_config_differs", "Settings of this manager that another one should have alike and has otherwise."),
 		refused:   describe("ha_refused_seconds", "How long changes of this manager have been refused."),
 		lag:       describe("ha_lag_entries", "Entries that the standby of the two lacks."),
 		lagTime:   describe("ha_lag_seconds", "How long it has lacked any."),
@@ -78,7 +81,7 @@ func Idle() prometheus.Gatherer {
 type haCollector struct {
 	now func() HA
 
-	state, active, term, entries, lag, lagTime, commit, peer, takeovers, takeover, synced, refused, relayed, answers, dropped *prometheus.Desc
+	state, active, term, entries, lag, lagTime, commit, peer, takeovers, takeover, synced, refused, relayed, answers, dropped, differ *prometheus.Desc
 }
 
 // Describe sends nothing: the collector is unchecked, as that of New.
@@ -97,6 +100,7 @@ func (c *haCollector) Collect(ch chan<- prometheus.Metric) {
 	ch <- prometheus.MustNewConstSummary(c.commit, x.Entries, x.Commit.Seconds(), nil)
 	to.counts(c.takeovers, x.Takeovers)
 	to.gauge(c.synced, max(x.Synced.Seconds(), -1))
+	to.gauge(c.differ, float64(x.Differ))
 	if s := x.Shared; s != nil {
 		to.gauge(c.refused, s.Refused.Seconds())
 		return

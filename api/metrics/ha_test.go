@@ -2,9 +2,12 @@ package metrics_test
 
 import (
 	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	dto "github.com/prometheus/client_model/go"
 
 	"heddle/api/metrics"
 )
@@ -42,6 +45,20 @@ func TestRelayed(t *testing.T) {
 	}
 	if !maps.Equal(got, want) {
 		t.Errorf("%v, want %v", got, want)
+	}
+}
+
+// TestDiffer: a pair and managers with etcd serve how many settings differ.
+func TestDiffer(t *testing.T) {
+	for _, shared := range []*metrics.Shared{nil, {}} {
+		families, err := metrics.NewHA(func() metrics.HA { return metrics.HA{Differ: 3, Shared: shared} }).Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		i := slices.IndexFunc(families, func(f *dto.MetricFamily) bool { return f.GetName() == "heddle_ha_config_differs" })
+		if i < 0 || families[i].Metric[0].GetGauge().GetValue() != 3 {
+			t.Errorf("with etcd %t: %v", shared != nil, families)
+		}
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"strconv"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -148,6 +149,9 @@ func printPair(row func(k, f string, a ...any), h *api.HA) {
 	default:
 		row("priority", "%d", p.Priority)
 	}
+	if len(p.Differ) > 0 {
+		row("settings", "these differ, give both managers the same: %s", strings.Join(p.Differ, ", "))
+	}
 	row("last sync", "%s", ago(p.Synced))
 	row("heard", "over TCP %s, in the subnet %s", ago(p.Stream), ago(p.Fabric))
 	printChannels(row, h)
@@ -265,6 +269,9 @@ func printQuorum(row func(k, f string, a ...any), h *api.HA) {
 			said = "is standby"
 		case m.Err != "":
 			said = m.Err
+		}
+		if len(m.Differ) > 0 {
+			said += "; these settings differ, give all managers the same: " + strings.Join(m.Differ, ", ")
 		}
 		row("manager", "%s %s: %s", m.Address, m.GUID, said)
 	}

@@ -33,7 +33,7 @@ func TestPrintHA(t *testing.T) {
 			show(api.HA{Mode: "pair", State: "alone", Active: true, Why: "the active manager was silent", Pair: &api.Pair{
 				PortGUID: "0x1", Term: 2, TermOwner: "0x1", Entry: 9, PeerEntry: 7, LagEntries: 2, LagSeconds: 3, Synced: 3, Peer: "b:7482", PeerGUID: "0x2", PeerLID: 4,
 				Stream: -1, Fabric: 2.5, StreamError: "connection refused", PortUsable: true, SMOfPort: 3, Entries: 1, Commit: 0.0012, Takeovers: 1, Answering: 0.25, Forks: 1,
-				DiskError: "no space", Priority: 3, PeerPriority: 2, ForksDeleted: 4,
+				DiskError: "no space", Differ: []string{"hoq-life", "qos"}, Priority: 3, PeerPriority: 2, ForksDeleted: 4,
 			}}),
 			`role active, alone: the active manager was silent
 term 2 of 0x1
@@ -41,6 +41,7 @@ entry 9 here, 7 there
 lag 2 entries for 3.0 s
 partner silent, standby before, at b:7482, port GUID 0x2, LID 4
 priority 3, the partner has 2: give both the same, heddle ctl ha priority
+settings these differ, give both managers the same: hoq-life, qos
 last sync 3.0 s ago
 heard over TCP not since the start, in the subnet 2.5 s ago
 stream down: connection refused

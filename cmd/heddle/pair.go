@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -21,8 +20,8 @@ import (
 )
 
 // paired is the authority of a manager with a partner. The port is closed after its Run.
-func (f smFlags) paired(ctx context.Context, core *sm.Config, st store.Store, events *daemon.Events, partner *webhook.Partner, log *slog.Logger) (a process.Authority, port mad.Transport, err error) {
-	h := f.HA.Complete()
+func (f smFlags) paired(cmd *cobra.Command, core *sm.Config, st store.Store, events *daemon.Events, partner *webhook.Partner, log *slog.Logger) (a process.Authority, port mad.Transport, err error) {
+	ctx, h := cmd.Context(), f.HA.Complete()
 	keep, ok := st.(journal.Store)
 	if !ok {
 		return nil, nil, errors.New("the state has no journal") // settings.Check wants a directory
@@ -54,7 +53,7 @@ func (f smFlags) paired(ctx context.Context, core *sm.Config, st store.Store, ev
 			Rules: replica.Defaults(port.PortGUID(), h.PeerGUID), Store: keep, Port: port, ClaimWait: f.ClaimWait,
 			Listen: h.Listen, Peer: h.Peer, TLS: tls, Secret: secret,
 			Priority: core.Priority, SMKey: core.SMKey, ForkDir: f.Files.State, Log: log,
-			Tell: partner.Tell, OnTold: partner.Take,
+			Tell: partner.Tell, OnTold: partner.Take, Settings: f.common(cmd.Name(), log),
 		},
 		Active: h.PeerAPI, Events: events, SetActive: partner.SetActive, Log: log,
 	}
@@ -86,7 +85,7 @@ func (f smFlags) readable(log *slog.Logger) error {
 func (f smFlags) managePair(cmd *cobra.Command, m managed, st store.Store) error {
 	m.events = f.eventLog(m.log)
 	m.partner = webhook.NewPartner()
-	a, port, err := f.paired(cmd.Context(), &m.core, st, m.events, m.partner, m.log)
+	a, port, err := f.paired(cmd, &m.core, st, m.events, m.partner, m.log)
 	if err != nil {
 		return err
 	}

@@ -71,13 +71,14 @@ func (f smFlags) openEtcd(ctx context.Context, log *slog.Logger) (*etcd.Store, e
 }
 
 // members are the streams with the other managers of a shared state.
-func (f smFlags) members(last func() journal.Mark, changed func(), log *slog.Logger) (*members.Members, error) {
+func (f smFlags) members(cfg members.Config) (*members.Members, error) {
 	h := f.HA.Complete()
 	tls, err := live.LoadTLS(h.Certificate, h.Key, h.Authority)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", f.From("peer"), err)
 	}
-	return members.New(members.Config{Listen: h.Listen, Peers: h.Peers(), TLS: tls, Last: last, Log: log, Changed: changed})
+	cfg.Listen, cfg.Peers, cfg.TLS = h.Listen, h.Peers(), tls
+	return members.New(cfg)
 }
 
 // manageQuorum runs a manager whose state others share.
@@ -96,7 +97,12 @@ func (f smFlags) manageQuorum(cmd *cobra.Command, m managed) error {
 			m, _ := st.Synced()
 			return m
 		}
-		if q.Members, err = f.members(last, q.Changed, m.log); err != nil {
+		m.events = f.eventLog(m.log)
+		cfg := members.Config{
+			Last: last, Log: m.log, Changed: q.Changed,
+			Settings: f.common(cmd.Name(), m.log), OnDiffer: process.Differing(m.events),
+		}
+		if q.Members, err = f.members(cfg); err != nil {
 			return err
 		}
 	}

@@ -149,6 +149,7 @@ func (r *running) Reload(ctx context.Context, dry bool) (out api.Reloaded, err e
 	r.f, r.core = f, c.core
 	r.mu.Unlock()
 	r.p.SetPriority(c.core.Priority)
+	r.p.SetSettings(f.common(r.cmd.Name(), r.log))
 	r.limits.SetRate(f.API.Rate)
 	r.hooks.Set(c.webhooks)
 	for _, x := range changes {

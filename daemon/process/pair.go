@@ -76,6 +76,8 @@ func NewPair(cfg PairConfig) (*Pair, error) {
 		}
 	}
 	l.OnActive, l.OnStandby, l.OnNotice, l.OnFork = p.active, p.standby, p.noticed, p.forked
+	differing := Differing(cfg.Events)
+	l.OnDiffer = func(names []string) { differing(cfg.Live.Peer, names) }
 	var err error
 	p.pair, err = live.New(l)
 	return p, err
@@ -281,6 +283,7 @@ func (p *Pair) HA() api.HA {
 		Warm: st.Warm, Connected: st.Connected, Serving: st.Serving, StreamError: st.StreamError,
 		PortUsable: st.PortUsable, SMOfPort: int(st.SMOfPort), FloatingLID: int(st.Floats), Held: st.Held,
 		Entries: st.Entries, Takeovers: st.Takeovers, Answering: answering.Seconds(), Forks: st.Forks, ForksDeleted: st.ForksDeleted, DiskError: st.LastError,
+		Differ: st.Differ,
 	}
 	if st.Master != 0 && st.State != live.Paired {
 		h.Pair.Master, h.Pair.MasterText = st.Master.String(), live.OtherMaster(st.Me, st.Peer, st.Master)
@@ -344,7 +347,7 @@ func (p *Pair) Metrics() prometheus.Gatherer {
 		x := metrics.HA{
 			State: st.State.String(), States: haStates, Active: st.Role == replica.Active, Term: st.Term.Number,
 			Entries: st.Entries, LagEntries: st.LagEntries, Lag: st.LagTime, Commit: st.Commit,
-			PeerUp: map[string]bool{}, Synced: lastSync(&st),
+			PeerUp: map[string]bool{}, Synced: lastSync(&st), Differ: len(st.Differ),
 			Relayed: uint64(st.Relayed.Passed), RelayAnswers: st.RelayGiven,
 			RelayDropped: []metrics.Count{
 				{Labels: []string{"busy"}, N: st.RelayFull},

@@ -139,7 +139,7 @@ func (q *Quorum) HA() api.HA {
 	h.Quorum.Warm = q.told.Warm != nil
 	if q.Members != nil {
 		for _, m := range q.Members.Members() {
-			x := api.Member{Address: m.Address, Heard: m.Heard, Master: m.Active, Err: m.Err}
+			x := api.Member{Address: m.Address, Heard: m.Heard, Master: m.Active, Err: m.Err, Differ: m.Differ}
 			if m.GUID != 0 {
 				x.GUID = m.GUID.String()
 			}
@@ -163,11 +163,19 @@ func (q *Quorum) Metrics() prometheus.Gatherer {
 		q.observe()
 		t := &q.tally
 		last, at := q.Terms.Synced()
+		differ := map[string]bool{}
+		if q.Members != nil {
+			for _, m := range q.Members.Members() {
+				for _, name := range m.Differ {
+					differ[name] = true
+				}
+			}
+		}
 		return metrics.HA{
 			State: t.state, States: quorumStates, Active: q.stop != nil, Term: last.Term.Number,
 			Entries: t.entries, Commit: t.commit,
 			Takeovers: []metrics.Count{{Labels: []string{"elected"}, N: t.elected}, {Labels: []string{"regained"}, N: t.regained}},
-			Shared:    &metrics.Shared{Refused: t.refusedFor()}, Synced: synced(at),
+			Shared:    &metrics.Shared{Refused: t.refusedFor()}, Synced: synced(at), Differ: len(differ),
 		}
 	})
 }

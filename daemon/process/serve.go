@@ -14,6 +14,7 @@ import (
 	"heddle/api/metrics"
 	"heddle/daemon"
 	"heddle/internal/version"
+	"heddle/replica/wire"
 	"heddle/store/backup"
 	"heddle/subnet"
 	"heddle/vm"
@@ -105,6 +106,19 @@ func (p *Process) Forks() ([]api.Fork, error) { return p.cfg.Authority.Forks() }
 func (p *Process) SetPriority(priority uint8) {
 	if a, ok := p.cfg.Authority.(*Pair); ok {
 		a.pair.SetPriority(priority)
+	}
+}
+
+// SetSettings says what the settings are now that all managers of the subnet should have alike. Without other managers
+// nobody wants to know.
+func (p *Process) SetSettings(list []wire.Setting) {
+	switch a := p.cfg.Authority.(type) {
+	case *Pair:
+		a.pair.SetSettings(list)
+	case *Quorum:
+		if a.Members != nil {
+			a.Members.SetSettings(list)
+		}
 	}
 }
 

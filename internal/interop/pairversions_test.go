@@ -36,7 +36,7 @@ func otherVersion(t *testing.T, stream, journal string) string {
 // HEDDLE_OLD the older version is the first one that had pairs (tools/upgrade.sh).
 func TestPairOfVersions(t *testing.T) {
 	need.Long(t)
-	older, next, after := otherVersion(t, "1-2", "1-1"), otherVersion(t, "1-4", "1-2"), otherVersion(t, "4-4", "1-2")
+	older, next, after := otherVersion(t, "1-2", "1-1"), otherVersion(t, "1-5", "1-2"), otherVersion(t, "5-5", "1-2")
 	if dir := os.Getenv("HEDDLE_OLD"); dir != "" {
 		older = filepath.Join(dir, "11-never-down")
 	}
@@ -142,7 +142,7 @@ func TestPairOfVersions(t *testing.T) {
 	}
 	p.start(1 - old)
 	p.until(1-old, "refused", func(h api.HA) bool {
-		return !h.Active && strings.Contains(h.Pair.StreamError, "version 4 of the stream, this one version 1 to 3; this one is older: upgrade it")
+		return !h.Active && strings.Contains(h.Pair.StreamError, "version 5 of the stream, this one version 1 to 4; this one is older: upgrade it")
 	})
 	p.until(old, "alone, and says why", func(h api.HA) bool {
 		return h.Active && h.State == "alone" && strings.Contains(h.Pair.StreamError, "that one is older: upgrade it")

@@ -84,6 +84,11 @@ type Config struct {
 	// OnTold is called with each message of the active peer's Tell; may be nil. It runs on the
 	// stream's reader, so it must return soon. An error is logged.
 	OnTold func([]byte) error
+	// Settings are those that both managers should have alike; they are compared if the peer compares too.
+	// Pair.SetSettings changes them. OnDiffer gets the names of those that differ when these have changed, none
+	// when no setting differs any more; may be nil. It runs on the pair's goroutine.
+	Settings []wire.Setting
+	OnDiffer func(names []string)
 	// OnNotice is called with notices for people; may be nil. It runs on the pair's goroutine.
 	OnNotice func(replica.Notice)
 }

@@ -57,6 +57,7 @@ type Pair struct {
 	ends    []func()
 	band
 	streams
+	comparing
 	changes  map[uint64]change
 	lastID   uint64
 	handing  []waiter
@@ -123,6 +124,7 @@ func New(cfg Config) (*Pair, error) {
 		p.cfg.Versions = wire.Own()
 	}
 	p.SetPriority(cfg.Priority)
+	p.comparing.own = cfg.Settings
 	wall := p.epoch.UnixNano()
 	if cfg.Clock != nil {
 		wall = cfg.Clock()

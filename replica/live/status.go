@@ -89,7 +89,10 @@ type Status struct {
 	Forks                 int // fork files in ForkDir
 	// ForksDeleted is how many were deleted since the start, because there were too many.
 	ForksDeleted int
-	LastError    string // of the disk; "" if there was none
+	// Differ are the settings that the two managers should have alike and do not, by name; none also if the peer does
+	// not say.
+	Differ    []string
+	LastError string // of the disk; "" if there was none
 }
 
 // Status returns the status of the pair.

@@ -315,6 +315,7 @@ func (s *streams) opened(t *tls.Conn, mine bool, as wire.Agreed) {
 		st.tell()
 		st.showLatest()
 	}
+	st.compare()
 	s.p.step(replica.Opened{Mine: mine})
 }
 
@@ -551,6 +552,9 @@ func (st *stream) read() {
 			switch m := m.(type) {
 			case *wire.Sign:
 				p.heard(replica.Stream, m.Sign)
+			case *wire.Digests:
+				p.comparing.theirs = m
+				p.compare()
 			case replica.Message:
 				p.step(replica.Received{Message: m})
 			}
@@ -572,6 +576,8 @@ func (st *stream) may(m any) bool {
 		return st.as.Relays() && m.Answer == st.mine
 	case *wire.Told:
 		return st.as.Tells() && st.mine
+	case *wire.Digests:
+		return st.as.Compares()
 	}
 	return true
 }

@@ -58,6 +58,9 @@ type testbed struct {
 	notice   [2]func(replica.Notice)
 	// masters: active managers answer SMInfo.
 	masters bool
+	// settings and differ are those of Config, by site. Set before the start.
+	settings [2][]wire.Setting
+	differ   [2]func([]string)
 	// serve answers a request to the SA as the manager of a site; nil: none does. Set before the start.
 	serve func(x *site, port mad.Transport, k *mad.Packet)
 }
@@ -238,6 +241,7 @@ func (x *site) config() Config {
 		},
 		OnStandby: func(replica.Why) { x.active.Store(false) },
 		Versions:  x.b.versions[x.i], Clock: x.b.clock[x.i], OnNotice: x.b.notice[x.i],
+		Settings: x.b.settings[x.i], OnDiffer: x.b.differ[x.i],
 	}
 }
 

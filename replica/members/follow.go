@@ -68,12 +68,16 @@ func (m *Members) followOnce(ctx context.Context, p *peer) error {
 	if err := t.HandshakeContext(ctx); err != nil {
 		return err
 	}
-	g, _, err := m.greet(t)
+	g, as, err := m.greet(t)
 	if err != nil {
 		return err
 	}
 	m.mu.Lock()
 	p.guid = g.From
+	if !as.Compares() {
+		p.digests = nil // it may be of another version than before
+		m.compare(p)
+	}
 	if g.From == m.guid {
 		m.mu.Unlock()
 		return errSelf
@@ -119,6 +123,11 @@ func (m *Members) read(t *tls.Conn, p *peer) error {
 			if was.Active != x.Active {
 				m.tell()
 			}
+		case *wire.Digests:
+			m.mu.Lock()
+			p.digests = x
+			m.compare(p)
+			m.mu.Unlock()
 		case *wire.Shown:
 			if !x.Last {
 				return errors.New("members: a message in pieces")

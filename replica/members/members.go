@@ -21,12 +21,15 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"net"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
 	"heddle/ib"
 	"heddle/mad"
 	"heddle/replica"
+	"heddle/replica/wire"
 	"heddle/store/journal"
 	"heddle/subnet"
 )
@@ -45,7 +48,7 @@ const (
 	warmAge = time.Minute
 )
 
-// Config are the settings of Members. All but Log and Changed are required.
+// Config are the settings of Members. The first three are required.
 type Config struct {
 	// Listen is the address on which others connect, Peers those of the others: HOST:PORT, resolved anew
 	// for each attempt. This manager's own may be among them.
@@ -62,6 +65,12 @@ type Config struct {
 	// Last is the last entry of the shared state that this manager knows; nil: it is not told. It must
 	// not wait.
 	Last func() journal.Mark
+	// Settings are those that all managers should have alike; they are compared with those of managers that
+	// compare too. Members.SetSettings changes them. OnDiffer gets the address of another manager and the
+	// names of the settings that differ from its own when these have changed, none when no setting differs
+	// any more; nil: nobody. It must not block, nor call Members.
+	Settings []wire.Setting
+	OnDiffer func(address string, names []string)
 	// Clock is this machine's wall time in nanoseconds since 1970; nil: time.Now.
 	Clock func() int64
 }
@@ -76,6 +85,9 @@ type Member struct {
 	Active bool
 	// Err is why there is no stream, "" if there is one.
 	Err string
+	// Differ are the settings that it should have as this one and does not, by name; none also if it does
+	// not say.
+	Differ []string
 }
 
 // Members are the streams of one manager.
@@ -90,10 +102,12 @@ type Members struct {
 	active bool             // it is master; guarded by mu
 	hung   bool             // its loop hangs; guarded by mu
 	shown  *subnet.Snapshot // what it publishes; nil: nothing. Guarded by mu
-	news   chan struct{}    // closed when active or shown has changed; guarded by mu
+	news   chan struct{}    // closed when active, shown or settings have changed; guarded by mu
 	peers  []*peer          // the list is constant; what they know is guarded by mu
 	boot   uint64
 	listen string // where it listens; guarded by mu
+
+	settings *[]wire.Setting // replaced as a whole; guarded by mu
 
 	newest journal.Mark // the last entry that a peer has told of; guarded by mu
 
@@ -110,7 +124,9 @@ type peer struct {
 	sign    replica.Sign
 	err     string
 	warm    *subnet.Snapshot
-	ended   time.Time // when the stream of warm ended; zero: it is open
+	ended   time.Time     // when the stream of warm ended; zero: it is open
+	digests *wire.Digests // of its settings; nil: not known
+	differ  []string
 }
 
 // New checks the settings. Nothing runs yet.
@@ -127,6 +143,7 @@ func New(cfg Config) (*Members, error) {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	m := &Members{cfg: cfg, log: cfg.Log, begun: make(chan struct{}), news: make(chan struct{}), boot: rand.Uint64() | 1}
+	m.settings = &cfg.Settings
 	m.epoch = time.Now()
 	wall := m.epoch.UnixNano()
 	if cfg.Clock != nil {
@@ -189,11 +206,49 @@ func (m *Members) changed() {
 	m.news = make(chan struct{})
 }
 
-// now is what is to be shown, and what tells of the next change.
-func (m *Members) now() (active bool, s *subnet.Snapshot, news <-chan struct{}) {
+// SetSettings says what the settings are now (Config.Settings).
+func (m *Members) SetSettings(list []wire.Setting) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.active && !m.hung, m.shown, m.news
+	m.settings = &list
+	for _, p := range m.peers {
+		m.compare(p)
+	}
+	m.changed()
+}
+
+// compare says which settings of a peer differ, when these have changed. The holder of mu calls it.
+func (m *Members) compare(p *peer) {
+	var names []string
+	if p.digests != nil && p.guid != m.guid {
+		names = p.digests.Differ(*m.settings, nil)
+	}
+	if slices.Equal(names, p.differ) {
+		return
+	}
+	p.differ = names
+	if len(names) > 0 {
+		m.log.Warn("settings of another manager differ: give all the same", "peer", p.address, "settings", strings.Join(names, ", "))
+	} else {
+		m.log.Info("no settings of another manager differ any more", "peer", p.address)
+	}
+	if m.cfg.OnDiffer != nil {
+		m.cfg.OnDiffer(p.address, slices.Clone(names))
+	}
+}
+
+// current is what is to be sent now, and what tells of the next change.
+type current struct {
+	active   bool
+	shown    *subnet.Snapshot
+	settings *[]wire.Setting
+	news     <-chan struct{}
+}
+
+func (m *Members) now() current {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return current{m.active && !m.hung, m.shown, m.settings, m.news}
 }
 
 // Wall is the time in which the managers store ends of leases, in nanoseconds since 1970: that of the
@@ -234,6 +289,7 @@ func (m *Members) Members() (list []Member) {
 		}
 		list = append(list, Member{
 			Address: p.address, GUID: p.guid, Heard: p.heard(), Active: p.open && p.sign.Active, Err: p.err,
+			Differ: slices.Clone(p.differ),
 		})
 	}
 	return list

@@ -7,14 +7,18 @@ import (
 	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
+	"maps"
 	"math/big"
 	"net"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"heddle/ib"
 	"heddle/internal/need"
 	"heddle/replica/members"
+	"heddle/replica/wire"
 	"heddle/store/journal"
 	"heddle/subnet"
 )
@@ -71,11 +75,21 @@ type trio struct {
 	ms   [3]*members.Members
 	end  [3]func()
 	news chan struct{}
+
+	mu   sync.Mutex
+	said map[string]int // how often which settings were said to differ; guarded by mu
+}
+
+// differ is how often which settings were said to differ.
+func (x *trio) differ() map[string]int {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return maps.Clone(x.said)
 }
 
 func newTrio(t testing.TB, outsider int) *trio {
 	t.Helper()
-	x := &trio{t: t, news: make(chan struct{}, 1)}
+	x := &trio{t: t, news: make(chan struct{}, 1), said: map[string]int{}}
 	first := need.Port(t, 3)
 	host := func(i int) string { return net.JoinHostPort("127.0.0."+string(rune('1'+i)), itoa(first+i)) }
 	a, foreign := newAuthority(t), newAuthority(t)
@@ -88,6 +102,11 @@ func newTrio(t testing.TB, outsider int) *trio {
 			Listen: host(i), Peers: []string{host(0), host(1), host(2)}, TLS: by.of("127.0.0." + string(rune('1'+i))),
 			Last:  func() journal.Mark { return journal.Mark{Number: uint64(10 + i)} },
 			Clock: func() int64 { return time.Now().Add(time.Duration(1-i) * time.Hour).UnixNano() },
+			OnDiffer: func(_ string, names []string) {
+				x.mu.Lock()
+				defer x.mu.Unlock()
+				x.said[strings.Join(names, " ")]++
+			},
 			Changed: func() {
 				select {
 				case x.news <- struct{}{}:
@@ -192,6 +211,39 @@ func TestMembers(t *testing.T) {
 	x.ms[1].Lead(false)
 	x.until("it is master no more", func() bool { return x.sees(2, 2, func(m members.Member) bool { return open(m) && !m.Active }) })
 	x.until("the third knows the last entry that the second knows", func() bool { return x.ms[2].Newest().Number >= 11 })
+}
+
+// TestDiffer: each manager says of each other one which settings differ, and when none does any more.
+func TestDiffer(t *testing.T) {
+	x := newTrio(t, -1)
+	of := func(value string) []wire.Setting {
+		return []wire.Setting{{Name: "engine", Value: "ftree"}, {Name: "hoq-life", Value: value}}
+	}
+	for i := range 3 {
+		x.ms[i].SetSettings(of([]string{"17", "17", "18"}[i]))
+	}
+	differs := func(what string, want ...string) {
+		t.Helper()
+		for i := range 3 {
+			for k := range 3 {
+				if k != i {
+					names := want[i+k-1]
+					x.until(what, func() bool {
+						return x.sees(i, ib.GUID(k+1), func(m members.Member) bool { return open(m) && strings.Join(m.Differ, " ") == names })
+					})
+				}
+			}
+		}
+	}
+	differs("the third one differs", "", "hoq-life", "hoq-life") // managers 0 and 1, 0 and 2, 1 and 2
+	if got := x.differ(); got["hoq-life"] != 4 {
+		t.Errorf("%v", got)
+	}
+	x.ms[2].SetSettings(of("17"))
+	differs("none differs", "", "", "")
+	if got := x.differ(); got["hoq-life"] != 4 || got[""] != 4 {
+		t.Errorf("%v", got)
+	}
 }
 
 // TestOutsider: one with a certificate of another authority neither shows nor sees anything.

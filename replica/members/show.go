@@ -75,7 +75,7 @@ func (m *Members) show(ctx context.Context, conn net.Conn) error {
 	defer tick.Stop()
 	seq, signed := uint64(0), time.Now()
 	sign := func() *wire.Sign {
-		active, _, _ := m.now()
+		active := m.now().active
 		seq++
 		signed = time.Now()
 		s := replica.Sign{Boot: m.boot, Seq: seq, Active: active}
@@ -97,12 +97,19 @@ func (m *Members) show(ctx context.Context, conn net.Conn) error {
 	enc := mirror.NewEncoder(m.boot)
 	ready := make(chan []byte, 1)
 	var last *subnet.Snapshot
+	var compared *[]wire.Setting
 	busy := false
 	for {
-		_, s, news := m.now()
-		if s != nil && s != last && !busy {
+		now := m.now()
+		if s := now.shown; s != nil && s != last && !busy {
 			last, busy = s, true
 			go func() { ready <- bytes.Clone(enc.Next(s)) }() // a whole one takes long; signs go on
+		}
+		if now.settings != compared && as.Compares() {
+			compared = now.settings
+			if err := w.Write(wire.NewDigests(*compared, nil), none); err != nil {
+				return err
+			}
 		}
 		var err error
 		select {
@@ -110,7 +117,7 @@ func (m *Members) show(ctx context.Context, conn net.Conn) error {
 			return ctx.Err()
 		case <-tick.C:
 			err = w.Write(sign(), none)
-		case <-news:
+		case <-now.news:
 			err = w.Write(sign(), none)
 		case b := <-ready:
 			busy = false

@@ -32,6 +32,7 @@ const (
 	kindQuery
 	kindAnswer
 	kindTold
+	kindSettings
 )
 
 // Sizes in bytes.
@@ -58,8 +59,8 @@ type Shown struct {
 }
 
 // Append appends the encoding of m, which is one of the messages of package replica, a *Sign, a *Shown,
-// a *Relayed or a *Told, in the versions that both managers have. It fails if m has what the journal of that version cannot
-// have, or is larger than MaxMessage.
+// a *Relayed, a *Told or a *Digests, in the versions that both managers have. It fails if m has what
+// that version cannot have, or is larger than MaxMessage.
 func Append(b []byte, m any, as Agreed) ([]byte, error) {
 	be := binary.BigEndian
 	start := len(b)
@@ -107,6 +108,10 @@ func Append(b []byte, m any, as Agreed) ([]byte, error) {
 		if b, err = m.put(b, as.Stream); err != nil {
 			return nil, err
 		}
+	case *Digests:
+		if b, err = m.put(b, as.Stream); err != nil {
+			return nil, err
+		}
 	default:
 		return nil, fmt.Errorf("wire: %T is no message", m)
 	}
@@ -137,7 +142,8 @@ func appendState(b []byte, at journal.Mark, s *store.State, version uint8) ([]by
 // opSize is at least what an operation takes in an entry.
 func opSize(o *store.Op) int { return 32 + len(o.Record.Key) + len(o.Record.Value) }
 
-// Decode reads a message: one of package replica, a *Sign, a *Shown, a *Relayed or a *Told. It shares b's bytes.
+// Decode reads a message: one of package replica, a *Sign, a *Shown, a *Relayed, a *Told or a *Digests. It
+// shares b's bytes.
 func Decode(b []byte) (any, error) {
 	if len(b) == 0 {
 		return nil, ErrShort
@@ -164,6 +170,9 @@ func Decode(b []byte) (any, error) {
 	}
 	if k == kindTold {
 		return decodeTold(d.B)
+	}
+	if k == kindSettings {
+		return decodeDigests(d.B)
 	}
 	term := d.Term()
 	var m any

@@ -34,7 +34,7 @@ type Versions struct{ Stream, Journal journal.Range }
 
 // Own are those of this program.
 func Own() Versions {
-	return Versions{journal.Linked(linked, journal.Range{Oldest: 1, Newest: toldVersion}), journal.Versions()}
+	return Versions{journal.Linked(linked, journal.Range{Oldest: 1, Newest: settingsVersion}), journal.Versions()}
 }
 
 // Agreed are the versions that both ends of a stream use.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -25,7 +26,7 @@ var (
 		Boot: 1, Seq: 2, EchoBoot: 3, Echo: 4, Term: term, Last: mark, Active: true, Was: true, Yield: true,
 		Pair: 5, Left: 6, Wall: 1_700_000_000_123_456_789, Rank: 16,
 	}
-	agreed = Agreed{toldVersion, 1}
+	agreed = Agreed{settingsVersion, 1}
 )
 
 func state(size int) *store.State {
@@ -60,6 +61,8 @@ func messages() []any {
 		&Relayed{Answer: true, From: mad.Addr{LID: 5, QP: 1, HasGRH: true, GRH: mad.GRH{
 			GID: ib.GID{1, 15: 2}, GIDIndex: 3, HopLimit: 4, TrafficClass: 5, FlowLabel: 6,
 		}}, Data: query},
+		&Digests{Salt: [16]byte{1, 15: 2}, List: []Digest{{"qos", [16]byte{3}}, {"engine", [16]byte{15: 4}}}},
+		&Digests{},
 		&Sign{sign},
 		&Told{Data: []byte("events")},
 	}
@@ -81,6 +84,68 @@ func TestTold(t *testing.T) {
 		}
 		if _, err := Decode(append([]byte{byte(kindTold)}, data...)); err == nil {
 			t.Errorf("%d bytes are taken", len(data))
+		}
+	}
+}
+
+// TestDigests: settings are compared by name without their values; the salt and the secret of a pair change all
+// digests, and what only one manager knows differs in nothing.
+func TestDigests(t *testing.T) {
+	own := []Setting{{"qos", "true"}, {"engine", "ftree"}, {"sa-key", "0x1234"}, {"new", "1"}}
+	other := []Setting{{"sa-key", "0x1235"}, {"qos", "true"}, {"engine", "minhop"}, {"old", "1"}}
+	secret := []byte("a secret of a pair")
+	for _, s := range [][]byte{nil, secret} {
+		m := NewDigests(other, s)
+		if got := m.Differ(own, s); !slices.Equal(got, []string{"engine", "sa-key"}) {
+			t.Errorf("%q differ", got)
+		}
+		if got := NewDigests(own, s).Differ(own, s); got != nil {
+			t.Errorf("%q differ from themselves", got)
+		}
+		b, err := Append(nil, m, agreed)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if bytes.Contains(b, []byte("0x1235")) || bytes.Contains(b, []byte("minhop")) {
+			t.Errorf("the message has a value: %q", b)
+		}
+		if again := NewDigests(other, s); again.List[0] == m.List[0] {
+			t.Error("two messages have the same digest")
+		}
+	}
+	if got := NewDigests(own, secret).Differ(own, nil); len(got) != len(own) {
+		t.Errorf("without the secret only %q differ", got)
+	}
+}
+
+// TestSettings: managers of before are sent no settings, and what is none is neither sent nor taken.
+func TestSettings(t *testing.T) {
+	if old := (Agreed{settingsVersion - 1, 1}); old.Compares() || !agreed.Compares() {
+		t.Error("whether the other manager compares settings is not known")
+	} else if _, err := Append(nil, &Digests{}, old); err == nil {
+		t.Error("they are sent to a manager that does not know them")
+	}
+	many := make([]Digest, MaxDigests+1)
+	for i := range many {
+		many[i].Name = "name"
+	}
+	for what, list := range map[string][]Digest{"too many": many, "no name": {{}}, "a long name": {{Name: strings.Repeat("n", 256)}}} {
+		if _, err := Append(nil, &Digests{List: list}, agreed); err == nil {
+			t.Errorf("%s: it is sent", what)
+		}
+	}
+	good, err := Append(nil, &Digests{List: many[1:]}, agreed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Decode(good); err != nil {
+		t.Error(err)
+	}
+	for what, b := range map[string][]byte{
+		"no name": append(bytes.Clone(good[:17]), 0), "a part": good[:len(good)-1], "too many": append(bytes.Clone(good), good[17:38]...),
+	} {
+		if m, err := Decode(b); err == nil {
+			t.Errorf("%s is taken: %+v", what, m)
 		}
 	}
 }

@@ -217,8 +217,10 @@ function quorum(h, el) {
   const parts = [state, `term ${num(q.term)} of ${q.term_owner}`, `entry ${num(q.entry)}`, `last sync ${since(q.sync_seconds)}`];
   if (h.why) parts.push(h.why);
   if (q.refused_seconds) parts.push(`for ${q.refused_seconds.toFixed(0)} s`);
+  const differ = (q.members || []).filter(m => m.settings_differ);
+  for (const m of differ) parts.push(`settings of ${m.address} differ, give all the same: ${m.settings_differ.join(', ')}`);
   el.textContent = `Shared state: ${parts.join('; ')}`;
-  el.className = h.why ? 'bad' : '';
+  el.className = h.why || differ.length ? 'bad' : '';
 }
 
 // page is a link to the page of another manager, or its address if that is none of HTTP.
@@ -246,9 +248,10 @@ function pair(h) {
     `partner ${p.peer}${state}, ${sign(p.stream_sign_seconds)} over TCP, ${sign(p.fabric_sign_seconds)} in the subnet`];
   if (p.lag_entries) parts.push(`${num(p.lag_entries)} change${p.lag_entries === 1 ? '' : 's'} behind for ${p.lag_seconds.toFixed(0)} s`);
   if (!p.port_usable) parts.push('its port is down');
+  if (p.settings_differ) parts.push(`settings differ, give both the same: ${p.settings_differ.join(', ')}`);
   if (p.stream_error && h.state !== 'paired') parts.push(p.stream_error);
   const line = `Pair: ${parts.join('; ')}`;
-  el.className = good && p.port_usable ? '' : 'bad';
+  el.className = good && p.port_usable && !p.settings_differ ? '' : 'bad';
   if (!h.active && h.active_at) replace(el, `${line}. The active manager is at `, page(h.active_at));
   else replace(el, line);
   return h.active;
