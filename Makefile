@@ -34,11 +34,14 @@ image: bin/rootfs.tar ## the container image heddle:latest
 	@mkdir -p bin/image && cp contrib/container/Containerfile bin/rootfs.tar bin/image
 	$(CONTAINER) build -t heddle:latest -f bin/image/Containerfile bin/image
 
+# A target that skips what it is for has not passed. PACKAGES_REQUIRE= permits it.
+PACKAGES_REQUIRE ?= root,unshare,namespaces,mmdebstrap,debian,nfpm,dpkg,dpkg-deb,lintian,rpmlint,fuse,setpriv,systemd,systemd-analyze,git
+
 test-packages: deps-packages ## installs the packages in a clean Debian root, upgrades, removes and purges them
-	@HEDDLE_LONG=1 $(GO) test -count=1 -timeout 30m -v -skip '^TestMigration$$' ./packaging/
+	@HEDDLE_LONG=1 HEDDLE_REQUIRE=$(PACKAGES_REQUIRE) ./internal/deps/test.sh -v -count=1 -timeout 30m -skip '^TestMigration$$' ./packaging/
 
 test-migration: deps-packages ## from OpenSM to Heddle and back in a clean Debian with systemd, by the commands of docs/opensm.md
-	@HEDDLE_LONG=1 $(GO) test -count=1 -timeout 30m -v -run '^TestMigration$$' ./packaging/
+	@HEDDLE_LONG=1 HEDDLE_REQUIRE=$(PACKAGES_REQUIRE) ./internal/deps/test.sh -v -count=1 -timeout 30m -run '^TestMigration$$' ./packaging/
 
 run: build ## a simulated 648-host fat tree, its subnet manager and the status page
 	bin/heddle up

@@ -1,7 +1,10 @@
 #!/usr/bin/env bash
 # Runs go test with the arguments given and ends with a list of what was
-# skipped and why, so that a skip is never silent.
+# skipped and why, so that a skip is never silent. With -v first, the output of
+# tests that passed is printed too.
 set -uo pipefail
+verbose=
+[ "${1:-}" = -v ] && verbose=-v && shift
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 
@@ -10,7 +13,7 @@ trap 'rm -f "$log"' EXIT
 go test -json -p 2 "$@" >"$log"
 status=$?
 
-go run ./internal/deps/report "$log"
+go run ./internal/deps/report $verbose "$log"
 report=$?
 [ $status -ne 0 ] && exit $status
 exit $report

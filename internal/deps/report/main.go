@@ -1,11 +1,13 @@
 // Command report summarizes the output of go test -json: a line for each
 // package, the whole output of failures, and a list of skipped tests with the
-// reasons. Its last line counts the tests.
+// reasons. Its last line counts the tests. With -v it also has the output of
+// tests that passed.
 package main
 
 import (
 	"bufio"
 	"encoding/json"
+	"flag"
 	"fmt"
 	"os"
 	"slices"
@@ -23,13 +25,15 @@ type event struct {
 }
 
 func main() {
-	if err := run(os.Args[1]); err != nil {
+	verbose := flag.Bool("v", false, "the output of tests that passed, too")
+	flag.Parse()
+	if err := run(flag.Arg(0), *verbose); err != nil {
 		fmt.Fprintln(os.Stderr, "report:", err)
 		os.Exit(1)
 	}
 }
 
-func run(path string) error {
+func run(path string, verbose bool) error {
 	f, err := os.Open(path)
 	if err != nil {
 		return err
@@ -59,6 +63,9 @@ func run(path string) error {
 		case "pass":
 			if e.Test != "" {
 				passed++
+				if b := output[key]; verbose && b != nil {
+					fmt.Print(b)
+				}
 				delete(output, key)
 				break
 			}
