@@ -22,6 +22,8 @@ type client struct {
 	sa   ib.LID
 	tid  uint64
 	in   chan ib.MAD
+	// resend is after how long without an answer a join is sent again.
+	resend time.Duration
 }
 
 // client attaches to a host; sa is the LID of the SA.
@@ -32,13 +34,14 @@ func (f *fabric) client(host string, sa ib.LID) *client {
 		f.t.Fatal(err)
 	}
 	f.t.Cleanup(func() { conn.Close() })
-	c := &client{t: f.t, name: host, conn: conn, sa: sa, in: make(chan ib.MAD, 64)}
+	c := &client{t: f.t, name: host, conn: conn, sa: sa, in: make(chan ib.MAD, 64), resend: 5 * time.Second}
 	go func() {
 		defer close(c.in)
 		var p mad.Packet
 		for conn.Recv(&p) == nil {
 			var m ib.MAD
-			if copy(m[:], p.Data) == len(m) && ib.Class(m[1]) == ib.ClassSA {
+			// A request that timed out comes back, too.
+			if p.Status == mad.Received && copy(m[:], p.Data) == len(m) && ib.Class(m[1]) == ib.ClassSA {
 				c.in <- m
 			}
 		}
@@ -57,32 +60,35 @@ func (c *client) send(method ib.Method, attr ib.AttrID, mask wire.CompMask, r in
 	}
 }
 
-// join joins a group, and makes it if there is none.
-func (c *client) join(gid ib.GID) error {
+// join joins a group, makes it if there is none, and returns its MLID.
+func (c *client) join(gid ib.GID) (ib.LID, error) {
 	const mask = wire.MCMemberCompMGID | wire.MCMemberCompPortGID | wire.MCMemberCompJoinState |
 		wire.MCMemberCompQKey | wire.MCMemberCompTClass | wire.MCMemberCompPKey | wire.MCMemberCompSL | wire.MCMemberCompFlowLabel
 	ask := &wire.MCMemberRecord{MGID: gid, PortGID: ib.MakeGID(ib.DefaultSubnetPrefix, c.conn.PortGUID()), JoinState: wire.JoinFull, QKey: 1, PKey: 0xFFFF}
 	for end := time.Now().Add(need.Patience); ; {
 		c.send(ib.MethodSet, wire.AttrMCMemberRecord, mask, ask)
-		resend := time.NewTimer(5 * time.Second) // the manager may just have changed
+		resend := time.NewTimer(c.resend) // the manager may just have changed
 		for waiting := true; waiting; {
 			select {
 			case m, ok := <-c.in:
 				switch {
 				case !ok:
-					return fmt.Errorf("%s: the port is gone", c.name)
+					return 0, fmt.Errorf("%s: the port is gone", c.name)
 				case uint32(m.TID()) != uint32(c.tid):
+				case m.Status() == ib.StatusBusy: // to be sent again later
 				case m.Status() != 0:
-					return fmt.Errorf("%s, group %v: %v", c.name, gid, m.Status())
+					return 0, fmt.Errorf("%s, group %v: %v", c.name, gid, m.Status())
 				default:
-					return nil
+					var r wire.MCMemberRecord
+					err := r.Decode(wire.Data(&m))
+					return r.MLID, err
 				}
 			case <-resend.C:
 				waiting = false
 			}
 		}
 		if time.Now().After(end) {
-			return fmt.Errorf("%s, group %v: no answer", c.name, gid)
+			return 0, fmt.Errorf("%s, group %v: no answer", c.name, gid)
 		}
 	}
 }
