@@ -370,12 +370,14 @@ func (d *Daemon) administer(records []store.Record) (end func()) {
 	}
 	return func() {
 		// At the end, queued requests must not occupy the workers. They are answered BUSY, so
-		// that requesters need not wait for a timeout.
+		// that requesters need not wait for a timeout, unless another manager answers them.
 		waited := slices.Concat(d.queries.end(), d.tables.end(), d.changes.end())
 		cancel()
 		running.Wait()
 		for _, q := range waited {
-			d.busy(q.p, busyStopping, &d.sa.changing)
+			if !d.giveBack(q.p) {
+				d.busy(q.p, busyStopping, &d.sa.changing)
+			}
 		}
 	}
 }

@@ -152,9 +152,16 @@ func (d *Daemon) compose(p *mad.Packet, src *sa.Source, req *sa.Request, buf []b
 
 // reply sends an answer to the request p.
 func (d *Daemon) reply(p, answer *mad.Packet, stats *answerStats) {
-	if err := d.cfg.Port.Send(answer); err != nil {
+	if err := d.cfg.Port.Send(answer); err != nil && !d.giveBack(p) {
 		d.unsent(p, err, stats)
 	}
+}
+
+// giveBack gives a request back to which no answer can be sent any more, for another manager to answer it;
+// false: the port was not cut, or nobody else answers it.
+func (d *Daemon) giveBack(p *mad.Packet) bool {
+	r, ok := d.cfg.Port.(mad.Returner)
+	return ok && r.Return(p)
 }
 
 // unsent handles an answer to p that the port refused. A long answer without a free RMPP

@@ -160,7 +160,9 @@ func (w *worker) flush() (i int) {
 		if err == nil {
 			break
 		}
-		w.d.unsent(w.of[i].p, err, w.stats)
+		if p := w.of[i].p; !w.d.giveBack(p) {
+			w.d.unsent(p, err, w.stats)
+		}
 		i++
 	}
 	return i

@@ -128,6 +128,13 @@ type Batcher interface {
 	SendAll(ps []Packet) (int, error)
 }
 
+// Returner is implemented by a Transport whose requests another manager can answer.
+type Returner interface {
+	// Return gives a request back, as it was received, that was not answered because the Transport was
+	// cut. It does not keep p. false: nobody else will answer it.
+	Return(p *Packet) bool
+}
+
 // LateCopy is how long a duplicate of a datagram may stay in flight in a subnet after the
 // response. A value written twice within this time is read back, because the duplicate of the
 // first write may arrive last.

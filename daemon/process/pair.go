@@ -56,8 +56,8 @@ type Pair struct {
 	takeovers map[replica.Why]uint64
 }
 
-// leaveTime bounds the handover at the end of the process. A standby that does not come is given
-// up before, after replica.Config.Alone.
+// leaveTime bounds the handover at the end of the process, and for how long queries are passed on then. A
+// standby that does not come is given up before, after replica.Config.Alone.
 const leaveTime = 5 * time.Second
 
 // NewPair makes the authority of a manager with a partner.
@@ -222,14 +222,19 @@ func (p *Pair) Ended(m *Mandate, err error) (bool, error) {
 	return false, err
 }
 
+// Leave hands over. Until hosts know the new manager they ask this one, which passes their queries on and
+// is the new one's spare: so it stays until then, also after a handover that was asked for before.
 func (p *Pair) Leave(ctx context.Context) {
-	if st := p.pair.Status(); st.Role != replica.Active || st.State != live.Paired {
-		return
-	}
 	ctx, cancel := context.WithTimeout(ctx, leaveTime)
 	defer cancel()
-	if err := p.pair.Handover(ctx); err != nil {
-		p.cfg.Log.Warn("the active manager ends without a handover", "kind", "ha_left_alone", "err", err)
+	if st := p.pair.Status(); st.Role == replica.Active && st.State == live.Paired {
+		if err := p.pair.Handover(ctx); err != nil {
+			p.cfg.Log.Warn("the active manager ends without a handover", "kind", "ha_left_alone", "err", err)
+			return
+		}
+	}
+	if err := p.pair.Relayed(ctx); err != nil {
+		p.cfg.Log.Warn("this manager ends before the new one has brought the subnet up: hosts that do not know that one get no answer", "kind", "ha_left_early", "after", leaveTime.String())
 	}
 }
 

@@ -291,10 +291,17 @@ func TestPair(t *testing.T) {
 		awaitDrained(t, b.dir, p.addr[1-active], "sw-1-1:5")
 	}
 
-	// SIGTERM hands over too.
+	// SIGTERM hands over too. The process stays until hosts need not ask it any more.
 	active = p.paired()
 	if err := p.prog[active].stop(syscall.SIGTERM); err != nil {
 		t.Errorf("SIGTERM: %v\n%s", err, tail(p.prog[active].Output()))
+	}
+	out = p.prog[active].Output()
+	if up := status(t, p.addr[1-active]).SubnetUp; !up && !strings.Contains(out, "ha_left_early") {
+		t.Errorf("the old manager ended before the new one had brought the subnet up:\n%s", tail(out))
+	}
+	if !strings.Contains(out, "kind=ha_relayed") {
+		t.Errorf("the old manager passed no queries on:\n%s", tail(out))
 	}
 	p.serves(1 - active)
 	p.same("after the active one ended", before)

@@ -135,7 +135,7 @@ func New(cfg Config) (*Pair, error) {
 	p.band.init(p)
 	p.streams.init(p)
 	p.disk = newDisk(p)
-	p.relaying.answers = make(chan mad.Packet, relayAnswers)
+	p.relaying.answers = make(chan *mad.Packet, relayAnswers)
 	p.st = Status{Me: cfg.Rules.Me, Peer: cfg.Rules.Peer, Address: cfg.Peer, PeerPriority: -1, Signs: [2]time.Duration{-1, -1}, Since: time.Now()}
 	return p, nil
 }
@@ -259,6 +259,7 @@ func (p *Pair) start() (replica.Start, error) {
 // end ends what the pair's goroutine alone can end, and waits for its other goroutines. From done
 // on none of them waits for events, which nobody takes any more.
 func (p *Pair) end() {
+	p.relayClose()
 	<-p.gate.shut()
 	close(p.done)
 	for _, c := range p.changes {

@@ -240,7 +240,7 @@ func (g *gate) deliver(k *mad.Packet) (*mad.Packet, bool) {
 	if port == nil {
 		return nil, false
 	}
-	return port.deliver(k), true
+	return port.deliver(k)
 }
 
 // managerPort is the port as the managers see it.
@@ -261,6 +261,7 @@ var (
 	_ mad.Transport = (*managerPort)(nil)
 	_ mad.Burster   = (*managerPort)(nil)
 	_ mad.Batcher   = (*managerPort)(nil)
+	_ mad.Returner  = (*managerPort)(nil)
 )
 
 // ManagerPort returns the port for the managers of the present mastership; call it in OnActive, or
@@ -313,20 +314,24 @@ func (m *managerPort) Close() error {
 	return nil
 }
 
-func (m *managerPort) deliver(k *mad.Packet) *mad.Packet {
+// deliver is that of the gate.
+func (m *managerPort) deliver(k *mad.Packet) (*mad.Packet, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.cut.Load() || len(m.ring) >= portQueue {
-		return k
+	if m.cut.Load() {
+		return nil, false // since the gate looked
+	}
+	if len(m.ring) >= portQueue {
+		return k, true
 	}
 	m.ring = append(m.ring, k)
 	m.ready.Signal()
 	if n := len(m.free); n > 0 {
 		k = m.free[n-1]
 		m.free = m.free[:n-1]
-		return k
+		return k, true
 	}
-	return &mad.Packet{Data: make([]byte, 0, ib.MADLen)}
+	return &mad.Packet{Data: make([]byte, 0, ib.MADLen)}, true
 }
 
 // Recv implements mad.Transport.

@@ -1,6 +1,7 @@
 package live
 
 import (
+	"context"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -13,9 +14,12 @@ import (
 
 // relaying passes queries on that come to the port after a handover (package relay).
 type relaying struct {
-	mu      sync.Mutex
-	relay   relay.Relay // guarded by mu
-	answers chan mad.Packet
+	mu     sync.Mutex
+	relay  relay.Relay // guarded by mu
+	opened mad.Time    // when the relay was, last; guarded by mu
+	// idle is closed when queries need not be passed on any more; nil: none have to be. Guarded by mu.
+	idle    chan struct{}
+	answers chan *mad.Packet
 	bytes   atomic.Int64  // of answers
 	given   atomic.Uint64 // answers that were handed to the port
 	full    atomic.Uint64 // answers for which there was no room
@@ -24,8 +28,9 @@ type relaying struct {
 }
 
 const (
-	// relayAnswers is how many answers wait for the port. A port that takes long holds up nothing else.
-	relayAnswers = 256
+	// relayAnswers is how many answers wait for the port: one for each query that waits. A port that takes
+	// long holds up nothing else.
+	relayAnswers = relay.Most
 	// relayBytes is how many bytes of queries or of answers wait for a stream, and of answers for the port.
 	relayBytes = 4 << 20
 	// relayHaste is for how long after a handover a stream that ended is made anew without much of a
@@ -38,9 +43,14 @@ func (p *Pair) relayOpen(why replica.Why) {
 	if why != replica.WhyHandover && why != replica.WhyDisk {
 		return
 	}
-	p.relaying.mu.Lock()
-	defer p.relaying.mu.Unlock()
-	p.relaying.relay.Open(p.now())
+	x := &p.relaying
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.opened = p.now()
+	x.relay.Open(x.opened)
+	if x.idle == nil {
+		x.idle = make(chan struct{})
+	}
 }
 
 func (p *Pair) relayClose() {
@@ -48,19 +58,56 @@ func (p *Pair) relayClose() {
 	is := p.relaying.relay.IsOpen()
 	c := p.relaying.relay.Close()
 	p.relaying.mu.Unlock()
+	p.relayIdle()
 	if is {
 		p.log.Info("queries that came to this manager after the handover were passed on", "kind", "ha_relayed", "answered", c.Answered, "late", c.Late, "refused", c.Refused)
 	}
 }
 
-// relayQuery takes a packet for which no manager is here.
-func (p *Pair) relayQuery(k *mad.Packet) {
+// relayIdle notes that queries need not be passed on any more: hosts know the new manager, or nothing can
+// be passed on.
+func (p *Pair) relayIdle() {
+	x := &p.relaying
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.idle != nil {
+		close(x.idle)
+		x.idle = nil
+	}
+}
+
+// Relayed returns when this manager need not pass queries on any more: it has not handed over, the new
+// manager has brought the subnet up, so hosts have been told of it, or takes no queries. An error is that
+// of ctx.
+func (p *Pair) Relayed(ctx context.Context) error {
+	p.relaying.mu.Lock()
+	idle := p.relaying.idle
+	p.relaying.mu.Unlock()
+	if idle == nil {
+		return nil
+	}
+	select {
+	case <-idle:
+		return nil
+	case <-p.done:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// relayQuery takes a packet for which no manager is here, and reports whether it is passed on.
+func (p *Pair) relayQuery(k *mad.Packet) bool {
+	if k.Addr.Relayed {
+		return false // the peer has it, and passes it on again
+	}
 	p.relaying.mu.Lock()
 	ok := p.relaying.relay.Take(p.now(), k)
 	p.relaying.mu.Unlock()
 	if ok {
 		p.tryPost(func() {}) // without room its goroutine is awake
 	}
+	return ok
 }
 
 // relayTick passes on what is due. It belongs to the pair's goroutine.
@@ -68,13 +115,20 @@ func (p *Pair) relayTick(now mad.Time) mad.Time {
 	x := &p.relaying
 	x.mu.Lock()
 	until := x.relay.Until()
+	late := x.opened.Add(relayHaste)
 	x.mu.Unlock()
 	if now >= until {
 		p.relayClose()
 		return mad.Never
 	}
 	st := p.streams.mine
-	if until == mad.Never || st == nil || !st.as.Relays() {
+	switch {
+	case until == mad.Never:
+		return until
+	case st == nil && now < late:
+		return late
+	case st == nil || !st.as.Relays():
+		p.relayIdle()
 		return until
 	}
 	x.mu.Lock()
@@ -112,12 +166,13 @@ func (p *Pair) relayed(st *stream, m *wire.Relayed) {
 	k, ok := p.relaying.relay.Answer(p.now(), m.From, m.Data)
 	p.relaying.mu.Unlock()
 	if !ok {
+		p.tryPost(func() {}) // it may be due sooner
 		return
 	}
 	n := int64(len(k.Data))
 	if p.relaying.bytes.Add(n) <= relayBytes {
 		select {
-		case p.relaying.answers <- k:
+		case p.relaying.answers <- &k:
 			return
 		default:
 		}
@@ -132,7 +187,7 @@ func (p *Pair) relaySend() {
 		select {
 		case k := <-p.relaying.answers:
 			p.relaying.given.Add(1)
-			_ = p.cfg.Port.Send(&k) // what is lost the host asks for again
+			_ = p.cfg.Port.Send(k) // what is lost the host asks for again
 			p.relaying.bytes.Add(-int64(len(k.Data)))
 		case <-p.done:
 			return
@@ -150,6 +205,9 @@ func firstRelayed(ps []mad.Packet) int {
 	}
 	return -1
 }
+
+// Return implements mad.Returner: a query that the managers had when their mastership ended is passed on.
+func (m *managerPort) Return(k *mad.Packet) bool { return m.cut.Load() && m.p.relayQuery(k) }
 
 // relay sends an answer to a query that the peer passed on.
 func (m *managerPort) relay(k *mad.Packet) error {

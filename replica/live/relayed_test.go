@@ -1,15 +1,22 @@
 package live
 
 import (
+	"context"
 	"encoding/binary"
+	"errors"
+	"slices"
 	"sync/atomic"
 	"testing"
 
 	"heddle/ib"
 	"heddle/ib/sa"
+	"heddle/internal/fabrictest"
+	"heddle/internal/need"
+	"heddle/internal/snaptest"
 	"heddle/mad"
 	"heddle/replica"
 	"heddle/replica/wire"
+	"heddle/route/engine/minhop"
 )
 
 // asker is a program on the host without a manager.
@@ -148,7 +155,7 @@ func queryData(method ib.Method) []byte {
 // TestRelayFull: answers for which the port has no room are dropped, and counted.
 func TestRelayFull(t *testing.T) {
 	p := alonePair(&handed{})
-	p.relaying.answers = make(chan mad.Packet, 2) // nobody takes them
+	p.relaying.answers = make(chan *mad.Packet, 2) // nobody takes them
 	p.relaying.relay.Open(p.now())
 	var list []*wire.Relayed
 	for i := range 5 {
@@ -225,5 +232,88 @@ func TestRelayOpens(t *testing.T) {
 		if n != want {
 			t.Errorf("%v: %d queries wait, want %d", why, n, want)
 		}
+	}
+}
+
+// TestRelayedUntilUp: a manager that has handed over says that queries need not be passed on any more when
+// the new one has brought the subnet up, and when that one has ended.
+func TestRelayedUntilUp(t *testing.T) {
+	b := newTestbed(t, 2)
+	a := b.begin()
+	f, err := fabrictest.Generate("xgft", []string{"2", "18,18", "1,18"}, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	up := snaptest.New(t, f, minhop.Engine{}, 1)
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	handOver := func(from *site) {
+		t.Helper()
+		if err := from.pair().Relayed(over); err != nil {
+			t.Errorf("without a handover: %v", err)
+		}
+		if err := from.pair().Handover(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		b.eventually("the other one is active", func() bool { return from.other().active.Load() })
+		if err := from.pair().Relayed(over); !errors.Is(err, context.Canceled) {
+			t.Errorf("hosts may not know the new manager, and nothing waits for that: %v", err)
+		}
+	}
+	waited := func(x *site, what string) {
+		t.Helper()
+		limited, cancel := context.WithTimeout(t.Context(), need.Patience)
+		defer cancel()
+		if err := x.pair().Relayed(limited); err != nil {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+
+	handOver(a)
+	a.other().pair().Show()(up)
+	waited(a, "the subnet is up")
+
+	o := b.paired()
+	if o != a.other() {
+		t.Skip("the managers changed their roles: they did not get the processor")
+	}
+	handOver(o)
+	o.other().kill()
+	waited(o, "the new manager has ended")
+}
+
+// TestReturned: what the managers of a mastership have not answered when it ends is passed on, wherever it
+// was: received and not read, read and not answered, or under way to them. What the peer passed on is not.
+func TestReturned(t *testing.T) {
+	query := func(tid uint64) *mad.Packet {
+		k := &mad.Packet{Addr: mad.Addr{LID: 5, QP: 1}, LocalQP: 1, Data: queryData(ib.MethodGet)}
+		(*ib.MAD)(k.Data).SetTID(tid)
+		return k
+	}
+	p := alonePair(&handed{})
+	p.log = quiet
+	m := p.ManagerPort().(*managerPort)
+	if m.Return(query(1)) {
+		t.Error("a query is passed on although its manager can answer it")
+	}
+	m.deliver(query(2))
+	p.yield(&replica.Output{Notices: []replica.Notice{{Kind: replica.NoticeStandby, Why: replica.WhyHandover}}})
+	p.gate.port = m // as the goroutine that receives saw it a moment ago
+	if _, ok := p.gate.deliver(query(3)); ok {
+		t.Error("a query was delivered to a manager that has ended")
+	} else {
+		p.relayQuery(query(3))
+	}
+	relayed := query(4)
+	relayed.Addr.Relayed = true
+	change := query(5)
+	change.Data = queryData(ib.MethodSet)
+	if !m.Return(query(6)) || m.Return(relayed) || m.Return(change) {
+		t.Error("what is passed on is not what hosts asked for, and changes nothing")
+	}
+	var list []uint64
+	p.relaying.relay.Due(p.now(), func(k *mad.Packet) { list = append(list, (*ib.MAD)(k.Data).TID()) })
+	if !slices.Equal(list, []uint64{2, 3, 6}) {
+		t.Errorf("queries %v are passed on", list)
 	}
 }

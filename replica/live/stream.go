@@ -529,6 +529,7 @@ func (st *stream) read() {
 			return
 		}
 		if piece, is := m.(*wire.Shown); is {
+			p.relayIdle() // the subnet is up
 			seen.take(piece)
 			continue
 		}

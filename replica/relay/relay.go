@@ -7,7 +7,9 @@
 // the subnet for that long, whatever this manager knows, or has missed.
 //
 // A query is passed on again, after pauses that grow, until it is answered: the new manager answers
-// none before it has begun, and the stream to it may end. It is a pure core.
+// none before it has begun, and the stream to it may end. BUSY is no answer in this sense: what the new
+// manager could not take in its first moments, queries that were passed on several times above all, it
+// gets again. It is a pure core.
 package relay
 
 import (
@@ -29,12 +31,19 @@ const (
 	Patience = time.Second
 	// MaxQuery is the largest query that is taken, in bytes.
 	MaxQuery = 2 << 10
-	// Most is how many queries wait, and MostEach how many of one LID: anybody can ask.
-	Most, MostEach = 1024, 32
+	// Most is how many queries wait: anybody can ask. Of one LID FewEach may wait in any case, and more as
+	// long as they are no more than half of the places that are left: a host that asks every 2 ms has 340
+	// of them under way when the new manager needs 0.7 s, and there is always room for another host.
+	Most, FewEach = 4096, 32
 
 	// again is the pause before a query is passed on for the second time. Each further one is twice as
 	// long as the one before.
 	again = 8 * time.Millisecond
+	// afterBusy is the pause after which a query is passed on again that the new manager was too busy for.
+	afterBusy = 4 * again
+	// beat is the unit of the times at which queries are passed on again: all that are due soon go
+	// together.
+	beat = again / 2
 )
 
 // Relay has the queries that wait. The zero value takes none.
@@ -45,6 +54,7 @@ type Relay struct {
 	fresh []key          // not passed on yet
 	taken uint64         // queries since Open
 	next  mad.Time       // when one of wait is to be passed on again; 0: none
+	swept mad.Time       // when those that waited for too long are looked for next, without room
 	count Counts         // since Open
 	past  Counts         // before
 }
@@ -126,10 +136,11 @@ func (r *Relay) Take(now mad.Time, p *mad.Packet) bool {
 		q.came = now
 		return true
 	}
-	if len(r.wait) >= Most {
+	if len(r.wait) >= Most && now >= r.swept {
 		r.expire(now)
+		r.swept = now.Add(beat)
 	}
-	if len(r.wait) >= Most || r.each[p.Addr.LID] >= MostEach {
+	if !r.hasRoom(p.Addr.LID) {
 		r.count.Refused++
 		return false
 	}
@@ -142,8 +153,14 @@ func (r *Relay) Take(now mad.Time, p *mad.Packet) bool {
 	return true
 }
 
-// Due calls send with each query that is to be passed on now, those that wait longer first, and returns when one is next. send must
-// not keep the packet's Data beyond the next call of a method but to read it.
+// hasRoom reports whether one more query of a LID may wait.
+func (r *Relay) hasRoom(lid ib.LID) bool {
+	left, n := Most-len(r.wait), r.each[lid]
+	return left > 0 && (n < FewEach || n < left/2)
+}
+
+// Due calls send with each query that is to be passed on now, those that wait longer first, and returns
+// when one is next. send must not keep the packet's Data beyond the next call of a method but to read it.
 func (r *Relay) Due(now mad.Time, send func(*mad.Packet)) mad.Time {
 	if r.next != 0 && r.next <= now {
 		r.expire(now)
@@ -177,11 +194,14 @@ func (r *Relay) pass(q *query, now mad.Time, send func(*mad.Packet)) {
 	if q.due == 0 {
 		r.count.Passed++
 	}
-	q.due = now.Add(q.pause)
+	q.due = onBeat(now.Add(q.pause))
 	q.pause *= 2
 	r.wake(q.due)
 	send(&q.p)
 }
+
+// onBeat is the next time at which queries are passed on again.
+func onBeat(t mad.Time) mad.Time { return (t + mad.Time(beat) - 1) / mad.Time(beat) * mad.Time(beat) }
 
 func (r *Relay) wake(at mad.Time) {
 	if r.next == 0 || at < r.next {
@@ -190,7 +210,7 @@ func (r *Relay) wake(at mad.Time) {
 }
 
 // Answer takes an answer of the active manager to a query from an address. It returns the packet that
-// the host is to get; false: it is no answer, or nobody waits for it any more.
+// the host is to get; false: it is no answer, or BUSY, or nobody waits for it any more.
 func (r *Relay) Answer(now mad.Time, from mad.Addr, data []byte) (p mad.Packet, ok bool) {
 	if len(data) < sa.HeaderLen || ib.Class(data[1]) != ib.ClassSA || !ib.Method(data[3]).IsResponse() {
 		return p, false
@@ -198,6 +218,13 @@ func (r *Relay) Answer(now mad.Time, from mad.Addr, data []byte) (p mad.Packet, 
 	k := key{from, tid(data)}
 	q := r.wait[k]
 	if q == nil {
+		return p, false
+	}
+	if ib.Status(binary.BigEndian.Uint16(data[4:])) == ib.StatusBusy {
+		if q.due != 0 { // it was passed on
+			q.due = min(q.due, onBeat(now.Add(afterBusy)))
+			r.wake(q.due)
+		}
 		return p, false
 	}
 	r.drop(k)

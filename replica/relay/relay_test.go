@@ -139,26 +139,64 @@ func TestAgain(t *testing.T) {
 	}
 }
 
-// TestBounds: hosts cannot have more kept than there is room for, and one LID does not take that of all.
+// TestBounds: hosts cannot have more kept than there is room for. One LID gets much of that as long as
+// nobody else wants it, but never that of all.
 func TestBounds(t *testing.T) {
 	var r Relay
 	r.Open(at(0))
-	n := 0
-	for lid := ib.LID(1); lid < 100; lid++ {
-		for i := range uint64(2 * MostEach) {
-			if r.Take(at(0), request(lid, i, ib.MethodGet)) {
-				n++
+	take := func(now mad.Time, lid ib.LID, n int) (took int) {
+		for i := range n {
+			if r.Take(now, request(lid, uint64(i), ib.MethodGet)) {
+				took++
 			}
 		}
-		if want := min(int(lid)*MostEach, Most); n != want {
-			t.Fatalf("%d queries of %d LIDs wait, want %d", n, lid, want)
+		return took
+	}
+	if n := take(at(0), 1, 2*Most); n < Most/4 || n > Most/2 {
+		t.Errorf("%d queries of one LID wait", n)
+	}
+	all := r.each[1]
+	for lid := ib.LID(2); all < Most; lid++ {
+		n := take(at(0), lid, 2*Most)
+		if all += n; n < FewEach && all != Most {
+			t.Fatalf("%d queries of LID %d wait, and there is room for %d", n, lid, Most-all+n)
 		}
 	}
-	if !r.Take(at(Patience+1), request(1, 99, ib.MethodGet)) {
+	if n := take(at(0), 1000, 1); n != 0 || len(r.wait) != Most {
+		t.Errorf("%d queries wait", len(r.wait))
+	}
+	if !r.Take(at(Patience+beat), request(1, 1<<20, ib.MethodGet)) {
 		t.Error("those that wait no more take the room of others")
 	}
-	if list, _ := due(&r, at(Patience+1)); len(list) != 1 {
+	if list, _ := due(&r, at(Patience+beat)); len(list) != 1 {
 		t.Errorf("%d of them are passed on", len(list))
+	}
+}
+
+// TestLongWait: a host that asks every 2 ms, and waits for longer than FewEach of its queries take, gets
+// all answers. The queries are passed on together, not each at a time of its own.
+func TestLongWait(t *testing.T) {
+	var r Relay
+	r.Open(at(0))
+	const wait = 600 * time.Millisecond
+	wakes, next := 0, mad.Never
+	for d := time.Duration(0); d < wait; d += time.Millisecond / 2 {
+		fresh := d%(2*time.Millisecond) == 0
+		if fresh && !r.Take(at(d), request(5, uint64(d), ib.MethodGet)) {
+			t.Fatalf("the query after %v is refused", d)
+		}
+		if at(d) >= next {
+			wakes++
+		}
+		if fresh || at(d) >= next {
+			_, next = due(&r, at(d))
+		}
+	}
+	if most := int(wait / beat); wakes > most {
+		t.Errorf("queries are passed on again at %d times, want %d at most", wakes, most)
+	}
+	if n := len(r.wait); n != int(wait/(2*time.Millisecond)) || r.Counts().Refused != 0 {
+		t.Errorf("%d queries wait, %+v", n, r.Counts())
 	}
 }
 
@@ -225,7 +263,11 @@ func campaign(t *testing.T, seed uint64) {
 				}
 				serial++
 				made[serial], from[serial] = now, tid(m.p.Data)
-				put(now, message{p: m.p, data: answer(&m.p, serial)})
+				a := answer(&m.p, serial)
+				if r.IntN(5) == 0 {
+					binary.BigEndian.PutUint16(a[4:], uint16(ib.StatusBusy))
+				}
+				put(now, message{p: m.p, data: a})
 			default:
 				k, ok := x.Answer(now, m.p.Addr, m.data)
 				if !ok {
@@ -233,6 +275,8 @@ func campaign(t *testing.T, seed uint64) {
 				}
 				id, by := tid(k.Data), binary.BigEndian.Uint64(k.Data[sa.HeaderLen:])
 				switch {
+				case k.Data[5] != 0:
+					t.Fatalf("seed %d: query %d is answered BUSY", seed, id)
 				case answered[id]:
 					t.Fatalf("seed %d: query %d has two answers", seed, id)
 				case from[by] != id || k.Addr != m.p.Addr:
