@@ -21,6 +21,7 @@ import (
 // fake is a manager that does nothing.
 type fake struct {
 	backupErr error
+	unread    error  // why there are no counters
 	mode      string // of congestion control
 	fakeMachines
 	mu       sync.Mutex
@@ -529,7 +530,9 @@ func (f *fake) HotSpots(limit int) HotSpots {
 	return HotSpots{Round: 3, Missed: limit, Open: []HotSpot{{ID: 7, Sign: "full"}}, Closed: []HotSpot{}}
 }
 
-func (f *fake) CountersDump(mach bool) string { return fmt.Sprint("dump ", mach) }
+func (f *fake) CountersDump(mach bool) (string, error) {
+	return fmt.Sprint("dump ", mach), f.unread
+}
 
 // TestCongestion: a client with the token changes the mode, and an unknown mode is refused.
 func TestCongestion(t *testing.T) {
@@ -563,7 +566,8 @@ func TestCongestion(t *testing.T) {
 
 // TestCounters: queries reach the manager, and what it refuses is the client's error.
 func TestCounters(t *testing.T) {
-	h := New(&fake{}, Options{})
+	f := &fake{}
+	h := New(f, Options{})
 	for _, c := range []struct {
 		path string
 		code int
@@ -609,5 +613,13 @@ func TestCounters(t *testing.T) {
 		if w.Code != c.code || !strings.Contains(w.Body.String(), c.want) {
 			t.Errorf("%s: %d %s; want %d with %s", c.path, w.Code, w.Body, c.code, c.want)
 		}
+	}
+	f.unread = errors.New("the first round ends in 3 s")
+	w := httptest.NewRecorder()
+	r := httptest.NewRequest("GET", "/v1/counters/opensm", nil)
+	r.Host = "127.0.0.1"
+	h.ServeHTTP(w, r)
+	if w.Code != 503 || w.Body.String() != "the first round ends in 3 s\n" {
+		t.Errorf("without counters: %d %q", w.Code, w.Body)
 	}
 }

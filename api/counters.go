@@ -22,8 +22,8 @@ type Counting interface {
 	// hosts of each list; 0: all.
 	HotSpots(limit int) HotSpots
 	// CountersDump has the totals as OpenSM writes them to a file.
-	// mach: for programs.
-	CountersDump(mach bool) string
+	// mach: for programs. An error says why there are none.
+	CountersDump(mach bool) (string, error)
 	// FabricMetrics writes counters in Prometheus' text format.
 	FabricMetrics(w io.Writer, q FabricMetrics) error
 }
@@ -37,7 +37,8 @@ type CountersQuery struct {
 
 // Counters is the body of /v1/counters.
 type Counters struct {
-	Round      uint64    `json:"round" doc:"number of the last round of polling; 0: counters are not read"`
+	Round      uint64    `json:"round" doc:"number of the last round of polling; 0: none has ended"`
+	Note       string    `json:"note,omitempty" doc:"why no counters have been read, or none any more"`
 	Period     float64   `json:"period_seconds"`
 	Generation uint64    `json:"generation" doc:"of the published state"`
 	Polled     int       `json:"ports_polled"`
@@ -51,7 +52,8 @@ type Counters struct {
 
 // Worst is the body of /v1/worst.
 type Worst struct {
-	Round    uint64    `json:"round" doc:"number of the last round of polling; 0: counters are not read"`
+	Round    uint64    `json:"round" doc:"number of the last round of polling; 0: none has ended"`
+	Note     string    `json:"note,omitempty" doc:"why no counters have been read, or none any more"`
 	Period   float64   `json:"period_seconds"`
 	Polled   int       `json:"ports_polled"`
 	Agents   int       `json:"agents"`
@@ -154,7 +156,12 @@ func counting(a huma.API, b Counting, mux *router) {
 	})
 	mux.HandleFunc("GET /metrics/fabric", fabricMetrics(b))
 	mux.HandleFunc("GET /v1/counters/opensm", func(w http.ResponseWriter, r *http.Request) {
+		text, err := b.CountersDump(r.URL.Query().Get("form") == "mach")
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusServiceUnavailable)
+			return
+		}
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-		_, _ = w.Write([]byte(b.CountersDump(r.URL.Query().Get("form") == "mach")))
+		_, _ = w.Write([]byte(text))
 	})
 }

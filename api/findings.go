@@ -15,9 +15,9 @@ type FindingsQuery struct {
 
 // Findings is the body of /v1/findings.
 type Findings struct {
-	Round uint64 `json:"round" doc:"round of counters after which they were looked for; 0: counters are not read"`
-	// Note says why nothing is shown of what was found last.
-	Note string `json:"note,omitempty" doc:"why there are none: what was found last does not hold any more"`
+	Round uint64 `json:"round" doc:"round of counters after which they were looked for; 0: none has ended"`
+	// Note says why nothing is shown by counters.
+	Note string `json:"note,omitempty" doc:"why there are none by counters: these have not been read, or what was found last does not hold any more"`
 	// Counts are of all that are open, listed or not.
 	Counts FindingCounts `json:"counts" doc:"those that are open, listed or not"`
 	Open   []Finding     `json:"open"`

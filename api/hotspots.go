@@ -9,12 +9,12 @@ import (
 
 // HotSpots is the body of /v1/hotspots.
 type HotSpots struct {
-	Round uint64 `json:"round" doc:"round of counters after which they were looked for; 0: counters are not read"`
+	Round uint64 `json:"round" doc:"round of counters after which they were looked for; 0: none has ended"`
 	Mode  string `json:"dftree" doc:"off, observe or act: what becomes of flows to hot spots"`
 	SL    int    `json:"slow_sl" doc:"service level of the slow lane; -1: there is none"`
 	NoSL  string `json:"no_slow_sl,omitempty" doc:"why there is no slow lane"`
-	// Note says why nothing is shown of what was found last.
-	Note  string `json:"note,omitempty" doc:"why there are none: what was found last does not hold any more"`
+	// Note says why nothing is shown by counters.
+	Note  string `json:"note,omitempty" doc:"why there are none by counters: these have not been read, or what was found last does not hold any more"`
 	Slow  int    `json:"slow_paths" doc:"paths that are answered with the level of the slow lane"`
 	Count int    `json:"open_count" doc:"those that are open, listed or not"`
 	// In the order of opening; those that ended last, oldest first.

@@ -106,16 +106,19 @@ func (d *Daemon) tellFindingAs(kind string, f *findings.Finding, text string) {
 // outdatedAfter is after how many periods without a new round the last one shows nothing any more.
 const outdatedAfter = 4
 
-// outdated is why what the last round of counters showed does not hold any more; "": it does, or there
-// was none.
+// notMaster is why a manager reads no counters.
+const notMaster = "this manager is not the master of a subnet that is up"
+
+// outdated is why nothing is shown by counters: none have been read, or what they showed last does not
+// hold any more; "": it does.
 func (d *Daemon) outdated() string {
 	r := d.Round()
 	if r == nil {
-		return ""
+		return d.unread()
 	}
 	switch s := d.Snapshot(); {
 	case s == nil || s.State != subnet.Master || !s.Up:
-		return "this manager is not the master of a subnet that is up"
+		return notMaster
 	case d.now().Sub(r.Ended) > outdatedAfter*max(r.Period, time.Millisecond):
 		return fmt.Sprintf("counters were read last at %s", d.clock.started.Add(time.Duration(r.Ended)).UTC().Format(time.RFC3339))
 	}

@@ -73,11 +73,15 @@ func (d *Daemon) tellHotSpot(level slog.Level, kind string, h *hotspot.HotSpot, 
 // HotSpots implements api.Backend.
 func (d *Daemon) HotSpots(limit int) api.HotSpots {
 	x := d.perf.spots.last.Load()
-	if x == nil {
-		return show.HotSpots(nil, nil, nil, d.clock.started, limit)
-	}
 	if why := d.outdated(); why != "" {
-		return show.NoHotSpots(why, x.plan.Mode)
+		mode := dftree.Off
+		if x != nil {
+			mode = x.plan.Mode
+		}
+		return show.NoHotSpots(why, mode)
+	}
+	if x == nil { // the first round is being evaluated
+		return show.HotSpots(nil, nil, nil, d.clock.started, limit)
 	}
 	return show.HotSpots(x.report, x.plan, d.slowPaths(), d.clock.started, limit)
 }

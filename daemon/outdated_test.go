@@ -64,3 +64,45 @@ func TestOutdated(t *testing.T) {
 		}
 	}
 }
+
+// TestUnread: before the first round of counters the manager says which it is: they are not read, it
+// is not the master, or how long the round takes.
+func TestUnread(t *testing.T) {
+	up := &subnet.Snapshot{State: subnet.Master, Up: true}
+	for _, x := range []struct {
+		name  string
+		reads bool
+		snap  *subnet.Snapshot
+		ends  time.Duration
+		why   string
+	}{
+		{"off", false, up, 0, "port counters are not read: start the manager with --perf 10s, which reads them every 10 s"},
+		{"starting", true, nil, 0, notMaster},
+		{"standby", true, &subnet.Snapshot{State: subnet.Standby}, 0, notMaster},
+		{"not begun", true, up, 0, "the first round of reading port counters ends soon; ask again in some seconds"},
+		{"under way", true, up, time.Minute + 11*time.Second + time.Millisecond, "the first round of reading port counters ends in 12 s"},
+		{"late", true, up, time.Minute, "the first round of reading port counters ends soon; ask again in some seconds"},
+	} {
+		d := &Daemon{events: &Events{}}
+		d.clock.virtual = func() mad.Time { return mad.Time(time.Minute) }
+		if x.reads {
+			d.perf.packets = make(chan *mad.Packet)
+		}
+		d.shared.Snap.Store(x.snap)
+		d.perf.ends.Store(int64(x.ends))
+		c, err := d.Counters(api.CountersQuery{})
+		_, perr := d.PortCounters("0x1", 1)
+		text, derr := d.CountersDump(false)
+		if err != nil || perr == nil || derr == nil || text != "" {
+			t.Fatalf("%s: %v, %v, %q %v", x.name, err, perr, text, derr)
+		}
+		for what, got := range map[string]string{
+			"findings": d.Findings(api.FindingsQuery{}).Note, "hot spots": d.HotSpots(0).Note, "counters": c.Note,
+			"worst": d.Worst(1).Note, "a port": perr.Error(), "dump": derr.Error(),
+		} {
+			if got != x.why {
+				t.Errorf("%s, %s: %q, want %q", x.name, what, got, x.why)
+			}
+		}
+	}
+}

@@ -2,7 +2,10 @@ package daemon
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"io"
+	"math"
 	"math/rand/v2"
 	"sync/atomic"
 	"time"
@@ -14,6 +17,7 @@ import (
 	"heddle/mad"
 	"heddle/perf"
 	"heddle/shell"
+	"heddle/subnet"
 )
 
 // perfSide is a Daemon's part of the performance manager.
@@ -26,6 +30,7 @@ type perfSide struct {
 	// a period, reading waits.
 	rounds chan *perf.Round
 	worst  atomic.Pointer[worstPorts]
+	ends   atomic.Int64 // mad.Time at which the round under way is to end; 0: none has begun
 }
 
 // startPerf makes the performance manager.
@@ -133,6 +138,7 @@ func (l *perfLoop) Published(r *perf.Round) {
 
 func (l *perfLoop) Wake(at mad.Time) {
 	now := l.d.now()
+	l.d.perf.ends.Store(int64(l.d.perf.core.Ends()))
 	if l.d.perf.core.Waiting() {
 		at = min(at, now.Add(l.d.perf.core.Gap()))
 	}
@@ -156,12 +162,34 @@ func (l *perfLoop) Tell(notices []perf.Notice) {
 // Round is the newest round of the performance manager; nil: there is none yet, or none at all.
 func (d *Daemon) Round() *perf.Round { return d.shared.Round.Load() }
 
+// unread is why no round of counters has ended yet, with what to do about it; "": one has.
+func (d *Daemon) unread() string {
+	if d.Round() != nil {
+		return ""
+	}
+	switch s := d.Snapshot(); {
+	case d.perf.packets == nil:
+		return "port counters are not read: start the manager with --perf 10s, which reads them every 10 s"
+	case s == nil || s.State != subnet.Master || !s.Up:
+		return notMaster
+	}
+	if left := mad.Time(d.perf.ends.Load()).Sub(d.now()); left > 0 {
+		return fmt.Sprintf("the first round of reading port counters ends in %d s", int(math.Ceil(left.Seconds())))
+	}
+	return "the first round of reading port counters ends soon; ask again in some seconds"
+}
+
 // Counters implements api.Backend, as do the methods below.
 func (d *Daemon) Counters(q api.CountersQuery) (api.Counters, error) {
-	return show.Counters(d.Round(), q)
+	c, err := show.Counters(d.Round(), q)
+	c.Note = d.outdated()
+	return c, err
 }
 
 func (d *Daemon) PortCounters(guid string, num int) (api.PortCounters, error) {
+	if why := d.unread(); why != "" {
+		return api.PortCounters{}, errors.New(why)
+	}
 	return show.PortCounters(d.Round(), guid, num)
 }
 
@@ -174,16 +202,21 @@ type worstPorts struct {
 
 func (d *Daemon) Worst(limit int) api.Worst {
 	r := d.Round()
-	if w := d.perf.worst.Load(); w != nil && w.round == r && w.limit == limit {
-		return w.tables
+	w := d.perf.worst.Load()
+	if w == nil || w.round != r || w.limit != limit {
+		w = &worstPorts{r, limit, show.Worst(r, limit)}
+		d.perf.worst.Store(w)
 	}
-	w := &worstPorts{r, limit, show.Worst(r, limit)}
-	d.perf.worst.Store(w)
-	return w.tables
+	out := w.tables
+	out.Note = d.outdated()
+	return out
 }
 
-func (d *Daemon) CountersDump(mach bool) string {
-	return show.CountersDump(d.Round(), d.clock.started, mach)
+func (d *Daemon) CountersDump(mach bool) (string, error) {
+	if why := d.unread(); why != "" {
+		return "", errors.New(why)
+	}
+	return show.CountersDump(d.Round(), d.clock.started, mach), nil
 }
 
 func (d *Daemon) FabricMetrics(w io.Writer, q api.FabricMetrics) error {

@@ -133,6 +133,14 @@ func (c *Core) Status() Status {
 	return s
 }
 
+// Ends is when the round under way ends if the fabric keeps up; noSample: none has begun.
+func (c *Core) Ends() mad.Time {
+	if c.number == 0 {
+		return noSample
+	}
+	return c.began.Add(c.period)
+}
+
 // Waiting reports whether requests are in flight.
 func (c *Core) Waiting() bool { return c.engine.Outstanding() > 0 }
 

@@ -194,7 +194,7 @@ var virtualNames = func() (names [perf.NumVPortCounters]string) {
 	return names
 }()
 
-var errNoCounters = errors.New("no counters have been read: is this manager the master, and was it started with --perf?")
+var errNoCounters = errors.New("no counters have been read")
 
 // portOf finds a port by the GUID of its node, or of the port.
 func portOf(s *subnet.Snapshot, g ib.GUID, num int) int32 {

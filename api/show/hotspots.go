@@ -54,7 +54,7 @@ func HotSpots(r *hotspot.Report, p *dftree.Plan, slow *subnet.SlowPaths, began t
 	return out
 }
 
-// NoHotSpots is /v1/hotspots when what was found last does not hold any more, and why.
+// NoHotSpots is /v1/hotspots when counters have not been read, or not any more, and why.
 func NoHotSpots(why string, mode dftree.Mode) api.HotSpots {
 	return api.HotSpots{Open: []api.HotSpot{}, Closed: []api.HotSpot{}, SL: -1, Mode: mode.String(), Note: why}
 }

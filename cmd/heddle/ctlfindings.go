@@ -37,7 +37,7 @@ func printFindings(w io.Writer, body []byte, all bool) error {
 		_, err := fmt.Fprintf(w, "no findings: %s\n", f.Note)
 		return err
 	case f.Round == 0:
-		_, err := fmt.Fprintln(w, "no findings: counters are not read, or no round has ended yet (see --perf)")
+		_, err := fmt.Fprintln(w, "no findings: no round of port counters has been evaluated yet")
 		return err
 	default:
 		_, err := fmt.Fprintln(w, "no findings")

@@ -28,7 +28,7 @@ func TestPrintFindings(t *testing.T) {
 		all  bool
 		want string
 	}{
-		{api.Findings{}, false, "no findings: counters are not read, or no round has ended yet (see --perf)\n"},
+		{api.Findings{}, false, "no findings: no round of port counters has been evaluated yet\n"},
 		{api.Findings{Note: "this manager is not the master"}, false, "no findings: this manager is not the master\n"},
 		{api.Findings{Round: 1, Closed: []api.Finding{ended}}, false, "no findings\n"},
 		{api.Findings{Round: 1, Open: []api.Finding{open}, Closed: []api.Finding{ended}}, false, `2 warning bad_cable: a link has bit errors, since 2026-01-02T03:04:05Z

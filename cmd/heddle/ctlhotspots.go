@@ -32,7 +32,7 @@ func printHotSpots(w io.Writer, body []byte, all bool) error {
 		return err
 	}
 	if h.Round == 0 {
-		_, err := fmt.Fprintln(w, "no hot spots: counters are not read, or no round has ended yet (see --perf)")
+		_, err := fmt.Fprintln(w, "no hot spots: no round of port counters has been evaluated yet")
 		return err
 	}
 	switch {

@@ -31,7 +31,7 @@ func TestPrintHotSpots(t *testing.T) {
 		all  bool
 		want string
 	}{
-		{api.HotSpots{}, false, "no hot spots: counters are not read, or no round has ended yet (see --perf)\n"},
+		{api.HotSpots{}, false, "no hot spots: no round of port counters has been evaluated yet\n"},
 		{api.HotSpots{Mode: "act", Note: "this manager is not the master"}, false, "no hot spots: this manager is not the master\n"},
 		{
 			api.HotSpots{Round: 1, Mode: "off", Missed: 7},

@@ -112,7 +112,8 @@ func ctlPerfDump() *cobra.Command {
 		Short: "Totals of all ports",
 		Long: `Prints the totals of all ports: a table, with --opensm the text that OpenSM's
 console command 'perfmgr dump_counters' writes, with --mach that of
-'perfmgr dump_counters mach'.`,
+'perfmgr dump_counters mach'. Before the first round of reading has ended both
+fail, with exit status 1.`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if !opensm && !mach {
@@ -154,8 +155,8 @@ func percent(x float64) string {
 // noCounters explains an empty answer.
 func noCounters(w io.Writer, c *api.Counters) error {
 	text := "no port has anything to show"
-	if c.Round == 0 {
-		text = "no counters have been read: is this manager the master, was it started with --perf, and is a period over?"
+	if c.Note != "" {
+		text = "no counters: " + c.Note
 	}
 	_, err := fmt.Fprintln(w, text)
 	return err

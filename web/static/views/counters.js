@@ -65,7 +65,7 @@ const column = (text, kind) => {
 function ports(w) {
   const note = w.round ? `round ${num(w.round)}, every ${+w.period_seconds.toPrecision(3)} s; ${num(w.ports_polled)} ports` +
     (w.agents_silent ? `; ${num(w.agents_silent)} of ${num(w.agents)} agents are silent` : '')
-    : 'no counters have been read: they are with --perf, on the master, after the first period';
+    : w.note || '';
   if (w.round && $('portsNote').textContent === note) return; // there is no newer round
   $('portsNote').textContent = note;
   $('tables').hidden = !w.round;

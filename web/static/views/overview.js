@@ -56,7 +56,7 @@ function numbers(s, out) {
 function findings(f) {
   const by = severities.map(s => [s, f.counts[s]]).filter(c => c[1]);
   const all = by.reduce((a, c) => a + c[1], 0);
-  replace($('findingsCount'), !f.round ? 'not looked for: no counters have been read (--perf)' : all ? by.map(([s, n]) => `${num(n)} ${s}`).join(', ') : 'none');
+  replace($('findingsCount'), (all ? by.map(([s, n]) => `${num(n)} ${s}`).join(', ') : 'none') + (f.note ? `; none by counters: ${f.note}` : ''));
   entries($('findingsList'), 'finding', f.open, findingSummary, findingBody);
   const rest = all - f.open.length;
   const more = element('a', '', `${num(rest)} more`);

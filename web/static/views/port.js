@@ -99,10 +99,13 @@ export async function show(main, at, ctx) {
     }
     await actions();
     await more.refresh();
-    counted ||= Boolean((await ctx.get('v1/worst?limit=1')).round);
     if (!counted) {
-      note.textContent = 'No counters have been read yet: they are with --perf, after its first period.';
-      return;
+      const w = await ctx.get('v1/worst?limit=1');
+      counted = Boolean(w.round);
+      if (!counted) {
+        note.textContent = w.note || '';
+        return;
+      }
     }
     const c = await ctx.get(`${path}/counters`);
     if (c.round === round) return;
