@@ -54,6 +54,8 @@ type PortPlan struct {
 	TableChange
 	LoadBefore int64 `json:"load_before" doc:"most paths over one link and direction, now"`
 	LoadAfter  int64 `json:"load_after" doc:"the same without the link"`
+	// Wait is for packets that met earlier tables.
+	Wait float64 `json:"disable_wait_seconds,omitempty" doc:"isolate: about so long after the last entry over the link has gone, an end is disabled"`
 }
 
 type portActionInput struct {

@@ -3,6 +3,7 @@ package daemon
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -249,6 +250,9 @@ func (d *Daemon) takePort(s *subnet.Snapshot, kind subnet.PortActionKind, guid i
 		a.Until = now.Add(q.For)
 	}
 	plan.PortAction, plan.Applied = showPort(s, &a), !q.DryRun
+	if kind == subnet.Isolate {
+		plan.Wait = d.coreConfig().Flight().Seconds()
+	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	change, err := k.core.Take(s, a)
@@ -264,6 +268,8 @@ func (d *Daemon) previewPort(s *subnet.Snapshot, kind subnet.PortActionKind, gui
 	if err != nil {
 		if host, hostErr := drain.HostAt(s, guid, q.Port); hostErr == nil && q.Force && kind == subnet.Isolate {
 			return host, nil
+		} else if errors.Is(hostErr, drain.ErrManagerLink) {
+			err = hostErr
 		} else if hostErr == nil && kind == subnet.Isolate {
 			err = fmt.Errorf("%w; with --force it is isolated all the same", err)
 		}

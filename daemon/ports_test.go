@@ -165,4 +165,11 @@ func TestRuleActs(t *testing.T) {
 	if len(r.d.PortActions()) != 0 {
 		t.Error("the link is not restored")
 	}
+	// A plan says when the port is disabled: packets of before may be under way.
+	for action, want := range map[string]bool{"drain": false, "isolate": true} {
+		p, err := r.d.ActOnPort(t.Context(), api.PortRequest{Action: action, GUID: list[0].GUID, Port: list[0].Port, DryRun: true})
+		if err != nil || p.Applied || (p.Wait > 60) != want {
+			t.Errorf("%s: %v, disabled after %v s", action, err, p.Wait)
+		}
+	}
 }

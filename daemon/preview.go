@@ -18,12 +18,17 @@ type planner struct {
 	core atomic.Pointer[sm.Config] // as reloaded; nil: as at the start
 }
 
+// coreConfig is the configuration of the core that is in force.
+func (d *Daemon) coreConfig() *sm.Config {
+	if c := d.planner.core.Load(); c != nil {
+		return c
+	}
+	return &d.cfg.Core
+}
+
 // routing is what the manager computes the tables of a subnet by.
 func (d *Daemon) routing(s *subnet.Snapshot) preview.Routing {
-	c := d.planner.core.Load()
-	if c == nil {
-		c = &d.cfg.Core
-	}
+	c := d.coreConfig()
 	r := preview.Routing{Engines: c.Engines, Explicit: c.Explicit, Options: c.OptionsFor(s.Graph, func(sw int32, port uint8) bool {
 		return s.Throttled(subnet.Ref{Node: s.SwitchNode[sw], Port: port})
 	})}

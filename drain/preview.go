@@ -30,6 +30,9 @@ func LinkAt(s *subnet.Snapshot, guid ib.GUID, port int) (a subnet.PortAction, ch
 	return subnet.PortAction{Node: guid, Port: uint8(port), Peer: g.Switches[ch.To].GUID, PeerPort: ch.InPort}, channel, nil
 }
 
+// ErrManagerLink is the error for the link of the manager's own port, which is never taken out of use.
+var ErrManagerLink = errors.New("it is the link of the manager itself, which is never taken out of use")
+
 // HostAt is the link of a switch to a host at a port, which can be isolated by force. The manager's own
 // link cannot.
 func HostAt(s *subnet.Snapshot, guid ib.GUID, port int) (a subnet.PortAction, err error) {
@@ -42,7 +45,7 @@ func HostAt(s *subnet.Snapshot, guid ib.GUID, port int) (a subnet.PortAction, er
 		return a, fmt.Errorf("port %d of %v has no link", port, guid)
 	}
 	if peer == s.Self || s.Self == (subnet.Ref{Node: i, Port: uint8(port)}) {
-		return a, errors.New("it is the link of the manager itself")
+		return a, ErrManagerLink
 	}
 	if s.Nodes[peer.Node].Info.NodeType == ib.NodeSwitch {
 		return a, fmt.Errorf("port %d of %v leads to a switch", port, guid)

@@ -280,14 +280,20 @@ func child(c *cobra.Command, name string) *cobra.Command {
 }
 
 func settingNames(c *cobra.Command) []string {
-	var names []string
-	for _, s := range c.Commands() {
-		names = append(names, s.Name())
-	}
+	names := childNames(c)
 	if c.HasParent() {
-		c.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
+		visitVisible(c.Flags(), func(f *pflag.Flag) { names = append(names, f.Name) })
 	}
 	return names
+}
+
+// visitVisible visits the flags that help lists.
+func visitVisible(flags *pflag.FlagSet, visit func(*pflag.Flag)) {
+	flags.VisitAll(func(f *pflag.Flag) {
+		if !f.Hidden {
+			visit(f)
+		}
+	})
 }
 
 // flagError names the nearest flag to an unknown one.
@@ -303,7 +309,7 @@ func flagError(cmd *cobra.Command, err error) error {
 			return usagef("--%s is a flag of subcommands, such as %q, and comes after their name", unknown.GetSpecifiedName(), sub)
 		}
 		var names []string
-		cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, "--"+f.Name) })
+		visitVisible(cmd.Flags(), func(f *pflag.Flag) { names = append(names, "--"+f.Name) })
 		return usagef("unknown flag --%s%s", unknown.GetSpecifiedName(), didYouMean("--"+unknown.GetSpecifiedName(), names))
 	}
 	var refused *settings.Refused
@@ -320,7 +326,7 @@ func flagError(cmd *cobra.Command, err error) error {
 // subcommandWith is a subcommand of cmd that has the flag; "" if none has.
 func subcommandWith(cmd *cobra.Command, flag string) string {
 	for _, c := range cmd.Commands() {
-		if c.Flags().Lookup(flag) != nil {
+		if f := c.Flags().Lookup(flag); f != nil && !f.Hidden && !c.Hidden {
 			return c.CommandPath()
 		}
 		if s := subcommandWith(c, flag); s != "" {

@@ -91,19 +91,6 @@ names the channels.`
 	return c
 }
 
-// subcommandOnly refuses arguments that are not a subcommand, and names the
-// nearest.
-func subcommandOnly(cmd *cobra.Command, args []string) error {
-	if len(args) == 0 {
-		return nil
-	}
-	var names []string
-	for _, s := range cmd.Commands() {
-		names = append(names, s.Name())
-	}
-	return usagef("%s: unknown command %q%s", cmd.Name(), args[0], didYouMean(args[0], names))
-}
-
 func ctlCommand(name, short, method, path string, show func(io.Writer, []byte) error) *cobra.Command {
 	return ctlCommandTo(name, short, method, func() string { return path }, show)
 }

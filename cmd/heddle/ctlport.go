@@ -127,7 +127,13 @@ func portNamed(cmd *cobra.Command, o *ctlOptions, name string) (guid string, num
 		guid = n.GUID
 	}
 	if guid == "" {
-		return "", 0, fmt.Errorf("no node is called %q", node)
+		var names []string
+		for _, n := range nodes {
+			if n.Type == ib.NodeSwitch.String() { // PORT is one of a switch
+				names = append(names, n.Description)
+			}
+		}
+		return "", 0, fmt.Errorf("no node is called %q%s", node, didYouMean(node, names))
 	}
 	return guid, num, nil
 }
@@ -139,9 +145,18 @@ func printPortPlan(w io.Writer, body []byte) error {
 	}
 	fmt.Fprintf(w, "%s: %q port %d to %q port %d\n", p.Action, p.Description, p.Port, p.PeerDescription, p.PeerPort)
 	if p.Action != "restore" && p.Engine != "" {
-		fmt.Fprintf(w, "%d entries lead over the link; %d entries change, in %s of %s (%s)\n", p.Entries, p.Changed,
+		fmt.Fprintf(w, "%s %s over the link; %s change, in %s of %s (%s)\n", plural.Of(p.Entries, "entry"), plural.Verb(p.Entries, "leads", "lead"), plural.Of(p.Changed, "entry"),
 			plural.Of(p.Blocks, "block"), plural.Of(p.Switches, "switch"), p.Engine)
 		fmt.Fprintf(w, "most paths over one link: %d now, %d without it\n", p.LoadBefore, p.LoadAfter)
+	}
+	switch wait := time.Duration(p.Wait * float64(time.Second)).Round(time.Second); {
+	case p.Action != "isolate":
+	case wait > 0 && p.Engine == "": // a host's, or a link that is drained
+		fmt.Fprintf(w, "one end is disabled after about %v: packets may be under way so long\n", wait)
+	case wait > 0:
+		fmt.Fprintf(w, "one end is disabled about %v after the last entry over the link has gone: packets of before may be under way so long\n", wait)
+	default:
+		fmt.Fprintln(w, "one end is disabled when the last entry over the link has gone")
 	}
 	if !p.Applied {
 		_, err := fmt.Fprintln(w, "nothing was changed; --apply does it")

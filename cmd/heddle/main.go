@@ -89,13 +89,8 @@ Manage a real subnet:             heddle sm --port umad:mlx5_0/1
 Preview a subnet's changes:       heddle plan --port umad:mlx5_0/1`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				return usagef("unknown command %q%s", args[0], didYouMean(args[0], commandNames()))
-			}
-			return nil
-		},
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		Args:          subcommandOnly,
+		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
 			return applyConfig(cmd, os.Environ())
 		},
@@ -124,14 +119,6 @@ Preview a subnet's changes:       heddle plan --port umad:mlx5_0/1`,
 	return root
 }
 
-func commandNames() []string {
-	var names []string
-	for _, c := range subcommands() {
-		names = append(names, c.Name())
-	}
-	return names
-}
-
 // newHelp is `heddle help COMMAND`, which refuses an unknown command.
 func newHelp() *cobra.Command {
 	return &cobra.Command{
@@ -150,7 +137,7 @@ func newHelp() *cobra.Command {
 			for _, a := range args {
 				sub := child(c, a)
 				if sub == nil {
-					return usagef("no help for %q%s", a, didYouMean(a, childNames(c)))
+					return usagef("no help for %q%s", a, commandMeant(c, a))
 				}
 				c = sub
 			}

@@ -28,3 +28,28 @@ func TestUnknownSubcommand(t *testing.T) {
 		t.Errorf("%d commands have subcommands", n)
 	}
 }
+
+// TestMeant: an unknown command names the one that is called so elsewhere, and an unknown flag no
+// hidden one.
+func TestMeant(t *testing.T) {
+	for _, x := range []struct{ args, want string }{
+		{"ctl handover", `ctl: unknown command "handover"; did you mean 'heddle ctl ha handover'?`},
+		{"ctl isolate", `ctl: unknown command "isolate"; did you mean 'heddle ctl port isolate'?`},
+		{"ctl create", `ctl: unknown command "create"; commands of this name are 'heddle ctl token create', 'heddle ctl vm create'`},
+		{"ctl plan", `ctl: unknown command "plan"; did you mean 'heddle plan'?`},
+		{"ctl vm drain", `vm: unknown command "drain"; did you mean 'heddle ctl port drain'?`},
+		{"sweep", `unknown command "sweep"; did you mean 'heddle ctl sweep'?`},
+		{"ctl swep", `ctl: unknown command "swep"; did you mean "sweep"?`},
+		{"help ctl handover", `no help for "handover"; did you mean 'heddle ctl ha handover'?`},
+		{"topo slurm --from x", `unknown flag --from; the nearest is "--api"`},
+		{"topo slurm --jsn", `unknown flag --jsn; the nearest is "--api"`},
+	} {
+		root := newRoot()
+		root.SetArgs(strings.Fields(x.args))
+		root.SetOut(io.Discard)
+		root.SetErr(io.Discard)
+		if err := root.Execute(); err == nil || err.Error() != x.want {
+			t.Errorf("%s: got\n%v\nwant\n%s", x.args, err, x.want)
+		}
+	}
+}

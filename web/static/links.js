@@ -63,6 +63,7 @@ function action(ctx, verb, guid, port) {
       } else {
         rows.push(['entries that change', 'none: the link is without routes already']);
       }
+      if (verb === 'isolate' && p.disable_wait_seconds) rows.push(['an end is disabled', `${num(Math.round(p.disable_wait_seconds))} s after the last entry over the link has gone`]);
       const form = element('p', 'fields', element('label', '', 'For ', hold), ' ', element('label', '', 'Reason ', why));
       return [facts(rows), list(...what[verb]), form];
     },
