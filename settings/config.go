@@ -80,6 +80,7 @@ type Files struct {
 	SADump, Groups                      string
 	State, Dump                         string // directories
 	OpenSM                              string // directory; empty: none of OpenSM's files is kept
+	ConvertWithoutCopy                  bool   // of the state file, if it has an older format
 }
 
 // API is where the HTTP API is served.

@@ -367,6 +367,11 @@ var programTable = []Setting{
 		value:   text{func(c *Config) *string { return &c.Files.State }},
 	},
 	{
+		Name: "convert-without-copy", Group: Running, Since: v020, Commands: []string{"sm", "up"},
+		Meaning: "convert the state file of an older version even if no copy of it as it was can be kept beside it, as on a full disk",
+		value:   boolean{func(c *Config) *bool { return &c.Files.ConvertWithoutCopy }},
+	},
+	{
 		Name: "node-names", Group: Running, Arg: "FILE", Since: v020, OpenSM: "node_name_map_name", Live: true,
 		Meaning: "file with a node GUID and a name a line, in the format of OpenSM's node-name-map: names in the API, the page, the log, metrics, dumps and the QoS policy; the SA answers with the nodes' own descriptions",
 		value:   text{func(c *Config) *string { return &c.Files.NodeNames }},

@@ -86,14 +86,26 @@ func nodeNames(r io.Reader) (map[ib.GUID]string, error) {
 }
 
 // openStore opens the persistent state; without a directory it is in memory.
-func (f smFlags) openStore() (store.Store, error) {
+func (f smFlags) openStore(log *slog.Logger) (store.Store, error) {
 	if f.Files.State == "" {
 		return store.NewMemory(), nil
 	}
 	if err := os.MkdirAll(f.Files.State, 0o700); err != nil {
 		return nil, fmt.Errorf("%s: %w", f.From("state"), err)
 	}
-	return boltdb.Open(filepath.Join(f.Files.State, boltdb.FileName))
+	path := filepath.Join(f.Files.State, boltdb.FileName)
+	db, err := boltdb.OpenWith(path, boltdb.Options{WithoutCopy: f.Files.ConvertWithoutCopy})
+	if err != nil {
+		return nil, err
+	}
+	switch c := db.Converted(); {
+	case c == nil:
+	case c.NoCopy != nil:
+		log.Warn(fmt.Sprintf("%s was converted from format %d to %d, and no copy of it was kept", path, c.From, c.To), "kind", "store_converted", "error", c.NoCopy)
+	default:
+		log.Info(fmt.Sprintf("%s was converted from format %d to %d; as it was it is kept as %s, and 'heddle store check %s' says how to go back", path, c.From, c.To, c.Copy, f.Files.State), "kind", "store_converted")
+	}
+	return db, nil
 }
 
 // peekStore loads the state for a plan, without creating, changing or locking
@@ -158,7 +170,7 @@ as it is.`,
 			if f.Etcd.Store != "" {
 				return f.manageQuorum(cmd, m)
 			}
-			st, err := f.openStore()
+			st, err := f.openStore(log)
 			if err != nil {
 				return err
 			}

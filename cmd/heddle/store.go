@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -60,7 +61,10 @@ func storeCheck() *cobra.Command {
 		Long: `Reads every entry of a state file, its journal and the bookkeeping of its pages,
 and changes nothing. STATE is the file or its directory, or a backup of it, or
 etcd://HOST:PORT[,HOST:PORT...][/PREFIX] (docs/ha.md). Exits with 1 if something
-is damaged, and names it.`,
+is damaged, and names it.
+
+If a manager converted the file from an older format, the copy of it as it was is
+checked too, and the commands that go back to the older version are printed.`,
 		Example: `  heddle store check /var/lib/heddle
   heddle store check backup.jsonl`,
 		Args: oneArg("one state file, state directory or backup"),
@@ -84,12 +88,43 @@ is damaged, and names it.`,
 				}
 			}
 			sayWithheld(cmd.ErrOrStderr(), path, b.Without)
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s is sound: %s, %v\n", path, contents(b.State), b.At)
-			return err
+			if _, err := fmt.Fprintf(cmd.OutOrStdout(), "%s is sound: %s, %v\n", path, contents(b.State), b.At); err != nil {
+				return err
+			}
+			return checkCopies(cmd.OutOrStdout(), path)
 		},
 	}
 	shared = newStoreEtcd(c)
 	return c
+}
+
+// checkCopies reads the copies that were kept of a state file, and says how to go back to them. Those
+// of newer formats are for newer programs.
+func checkCopies(w io.Writer, path string) error {
+	list, err := boltdb.Copies(path)
+	if err != nil {
+		return err
+	}
+	for _, c := range list {
+		if c.Format >= boltdb.Format {
+			continue
+		}
+		b, err := readState(c.Path)
+		if err == nil {
+			err = boltdb.Check(c.Path)
+		}
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(w, "%s is sound: the file as it was on %s, before it was converted from format %d: %s\n", c.Path, c.Made.UTC().Format(time.RFC3339), c.Format, contents(b.State))
+		version := olderForFormat(c.Format)
+		fmt.Fprintf(w, "To go back to a version that reads format %d, stop the manager. With what changed since then:\n", c.Format)
+		fmt.Fprintf(w, "  %s%s\n", boltdb.GoBack(path, path), version)
+		if _, err := fmt.Fprintf(w, "or without it:\n  %s%s\n", boltdb.GoBack(c.Path, path), version); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // contents says in a few words what a state holds.
@@ -139,6 +174,21 @@ func sayWithheld(w io.Writer, name string, x backup.Withheld) {
 		fmt.Fprintf(w, "%s is without %s that %s a ServiceKey: programs have to register them again\n",
 			name, plural.Of(x.Services, "service"), plural.Verb(x.Services, "has", "have"))
 	}
+}
+
+// readSource is readState with standard input as "-".
+func readSource(in io.Reader, name string) (*backup.Backup, error) {
+	if name != "-" {
+		if fi, err := os.Stat(name); err == nil && fi.IsDir() {
+			name = stateFile(name)
+		}
+		return readState(name)
+	}
+	b, err := backup.Read(in)
+	if err != nil {
+		return nil, fmt.Errorf("standard input: %w", err)
+	}
+	return b, nil
 }
 
 func storeExport() *cobra.Command {
@@ -202,11 +252,13 @@ func storeImport() *cobra.Command {
 		Use:   "import BACKUP STATE",
 		Short: "Make a state file from a backup",
 		Long: `Makes the state file of a manager that is not running from a backup ('-' is
-standard input). The complete backup is checked first: an error in it changes
-nothing. An existing state file is not changed, unless --replace is given; it is
-then kept with the suffix .before, in place of an earlier one. What is missing in a
-backup ('heddle store export' without --secrets) is printed. The journal begins a
-new term, so that it is not taken for that of the backup's manager.
+standard input), or from a state file, such as the copy that is kept when one is
+converted. It is checked completely first: an error in it changes nothing. If root
+runs the command, the new file gets the owner of its directory. An existing state
+file is not changed, unless --replace is given; it is then kept with the suffix
+.before, in place of an earlier one. What is missing in a backup ('heddle store
+export' without --secrets) is printed. The journal begins a new term, so that it is
+not taken for that of the backup's manager.
 STATE may be etcd://HOST:PORT[,HOST:PORT...][/PREFIX]: stop all its managers first.
 
 --for makes a file that an older version reads (docs/upgrade.md). It has no
@@ -221,18 +273,9 @@ Omitted records are printed.`,
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			in := cmd.InOrStdin()
-			if args[0] != "-" {
-				f, err := os.Open(args[0])
-				if err != nil {
-					return err
-				}
-				defer f.Close()
-				in = f
-			}
-			b, err := backup.Read(in)
+			b, err := readSource(cmd.InOrStdin(), args[0])
 			if err != nil {
-				return fmt.Errorf("%s: %w", args[0], err)
+				return err
 			}
 			sayWithheld(cmd.ErrOrStderr(), args[0], b.Without)
 			// What the manager of the backup wrote since is another history.
@@ -291,8 +334,9 @@ func makeState(path string, write func(path string) error, replace bool) (err er
 		return fmt.Errorf("%s exists; give --replace to put the backup in its place", path)
 	case err == nil:
 		var damaged *boltdb.CorruptError
+		var newer *boltdb.FormatError
 		// It fails if a manager uses it. A file of an older format stays as it is.
-		if _, _, err := boltdb.ReadContents(path); err != nil && !errors.As(err, &damaged) {
+		if _, _, err := boltdb.ReadContents(path); err != nil && !errors.As(err, &damaged) && !errors.As(err, &newer) {
 			return err
 		}
 	case !errors.Is(err, fs.ErrNotExist):
@@ -307,6 +351,9 @@ func makeState(path string, write func(path string) error, replace bool) (err er
 	}
 	defer os.Remove(fresh)
 	if err := write(fresh); err != nil {
+		return err
+	}
+	if err := giveToOwner(fresh); err != nil {
 		return err
 	}
 	if replace {
@@ -328,6 +375,19 @@ func makeState(path string, write func(path string) error, replace bool) (err er
 		return err
 	}
 	return errors.Join(dir.Sync(), dir.Close())
+}
+
+// giveToOwner gives a file that root made in a directory to the owner of that: a service has to read
+// its state. Of a link, which that owner may have put there, it is the link alone.
+func giveToOwner(path string) error {
+	dir, err := os.Stat(filepath.Dir(path))
+	if err != nil || os.Geteuid() != 0 {
+		return err
+	}
+	if st, ok := dir.Sys().(*syscall.Stat_t); ok {
+		return os.Lchown(path, int(st.Uid), int(st.Gid))
+	}
+	return nil
 }
 
 // writeState makes a new state file.

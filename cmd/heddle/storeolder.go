@@ -43,6 +43,17 @@ func olderNamed(name string) (older, error) {
 	return olderVersions[i], nil
 }
 
+// olderForFormat is the flag of 'heddle store import' that makes a file of an older format: for the
+// newest version that reads it, which knows all tables that the format can have.
+func olderForFormat(format uint8) string {
+	for _, o := range slices.Backward(olderVersions) {
+		if o.format == format {
+			return " --for " + o.name
+		}
+	}
+	return ""
+}
+
 // leaveOut removes the records that the version does not know, and says so.
 func (o older) leaveOut(s *store.State, w io.Writer) {
 	n := map[store.Table]int{}

@@ -137,7 +137,7 @@ func (f *upFlags) run(cmd *cobra.Command) error {
 		go console(cmd.InOrStdin(), cmd.OutOrStdout(), d, cancel)
 		return f.managePair(ctx, d, fab, cmd.OutOrStdout())
 	}
-	st, err := f.openStore()
+	st, err := f.openStore(log)
 	if err != nil {
 		return err
 	}

@@ -159,6 +159,23 @@ func (d *Disk) Space(n int) {
 	}
 }
 
+// statfs is the reply to statfs: how much room there is.
+func (d *Disk) statfs() []byte {
+	const total = 1 << 30 // pages
+	free := uint64(total)
+	if d.space >= 0 {
+		free = uint64(max(0, d.space-d.used))
+	}
+	b := make([]byte, 0, 80)
+	for _, x := range []uint64{total, free, free, total, total} { // of blocks, and of inodes
+		b = le.AppendUint64(b, x)
+	}
+	for _, x := range []uint32{page, 255, page} { // of a block, longest name, of a fragment
+		b = le.AppendUint32(b, x)
+	}
+	return b[:80]
+}
+
 // Used returns how many bytes the files take.
 func (d *Disk) Used() int {
 	d.mu.Lock()

@@ -242,7 +242,7 @@ func (c *conn) handleFile(r *request, f *file) ([]byte, syscall.Errno) {
 	case opFsync:
 		return nil, d.sync(f)
 	case opStatfs:
-		return make([]byte, 80), 0
+		return d.statfs(), 0
 	}
 	return nil, syscall.ENOSYS
 }

@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"syscall"
@@ -415,6 +416,13 @@ func TestUpgrade(t *testing.T) {
 			}
 			t.Logf("Sets: %v", m.takes(allTables))
 			m.down(f.State)
+			at := slices.IndexFunc(sections, func(s section) bool { return s.name+".gz" == filepath.Base(path) })
+			if at < 0 {
+				t.Fatalf("%s is of no section", path)
+			}
+			if !sections[at].reads { // otherwise it was not converted
+				m.goBack(f.State)
+			}
 		})
 	}
 }
@@ -428,6 +436,35 @@ func TestRestart(t *testing.T) {
 		m.use()
 		_ = p.stop(sig)
 		t.Logf("%v: Sets %v", sig, m.takes(allTables))
+	}
+}
+
+// goBack goes back to the copy of the older file, by the command that 'heddle store check' prints.
+func (m *manager) goBack(old []byte) {
+	b := m.b
+	b.t.Helper()
+	file := filepath.Join(m.state, boltdb.FileName)
+	copies, err := boltdb.Copies(file)
+	if err != nil || len(copies) != 1 {
+		b.t.Fatalf("copies %v, %v", copies, err)
+	}
+	if kept, err := os.ReadFile(copies[0].Path); err != nil || !bytes.Equal(kept, old) {
+		b.t.Fatalf("the copy is not what the older version left: %v", err)
+	}
+	out := must(b.t, upTime, b.dir, nil, heddle, "store", "check", m.state)
+	_, after, ok := strings.Cut(out, "or without it:\n  heddle ")
+	if !ok || !strings.Contains(out, copies[0].Path+" is sound: the file as it was on ") {
+		b.t.Fatalf("the check says\n%s", out)
+	}
+	command, _, _ := strings.Cut(after, "\n")
+	must(b.t, upTime, b.dir, nil, "sh", "-c", heddle+" "+command)
+	want, err := boltdb.Read(copies[0].Path)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	now, err := boltdb.Read(file)
+	if err != nil || !reflect.DeepEqual(now, want) {
+		b.t.Errorf("after %s the file holds another state: %v", command, err)
 	}
 }
 
@@ -554,9 +591,25 @@ func TestUpgradeFromBuilds(t *testing.T) {
 				t.Log(must(t, upTime, b.dir, nil, heddle, "store", "import", filepath.Join(b.dir, "backup"), now.state, "--replace", "--for", from.older))
 				// Older versions revoke the P_Keys of machines when they start, and give them back.
 				t.Logf("down: Sets %v", old.takes([]ib.AttrID{smp.AttrLFT}))
+				if !from.reads {
+					old.takesCopy(now)
+				}
 			})
 		}
 	}
+}
+
+// takesCopy: the newer program converts what the older one left, and the older one goes on with the copy.
+func (m *manager) takesCopy(now *manager) {
+	b := m.b
+	b.t.Helper()
+	state, err := os.ReadFile(filepath.Join(m.state, boltdb.FileName))
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	b.t.Logf("up: Sets %v", now.takes([]ib.AttrID{smp.AttrLFT}))
+	now.goBack(state)
+	b.t.Logf("back to the copy: Sets %v", m.takes([]ib.AttrID{smp.AttrLFT}))
 }
 
 // refuses: the older program says what is wrong with the newer file, and leaves it as it is.

@@ -25,12 +25,12 @@ import (
 const FileName = "heddle.db"
 
 // Formats of the file. Version 1 had no records, version 2 no journal; opening such a file makes it one of
-// formatVersion. It becomes one of a newer format with its first record that needs it (store.Table.Format), so
+// Format. It becomes one of a newer format with its first record that needs it (store.Table.Format), so
 // that an older program can go on with it until then.
-const formatVersion = 3
+const Format uint8 = 3
 
 // newestFormat goes up with the versions of the journal, the first of which is in format 3.
-var newestFormat = formatVersion - 1 + journal.Versions().Newest
+var newestFormat = Format - 1 + journal.Versions().Newest
 
 var (
 	bucketMeta      = []byte("meta")
@@ -75,6 +75,8 @@ type DB struct {
 	write  sync.Mutex // held by one change at a time
 	log    log        // guarded by write
 
+	converted *Conversion // set by Open
+
 	// reads guards what follows. It is locked while a transaction is committed, so none reads what
 	// is not durable; a transaction that reads holds it only while it begins.
 	reads sync.RWMutex
@@ -84,9 +86,12 @@ type DB struct {
 }
 
 // Open opens or creates the store file at path. It waits up to a second for
-// another process to close it. It upgrades a file of an older format in one
-// transaction.
-func Open(path string) (*DB, error) { return open(path, false) }
+// another process to close it. It converts a file of an older format in one
+// transaction, and keeps a copy of it as it was: see Converted.
+func Open(path string) (*DB, error) { return OpenWith(path, Options{}) }
+
+// OpenWith is Open with more to say.
+func OpenWith(path string, o Options) (*DB, error) { return open(path, false, o) }
 
 // Read returns the contents of the store file at path without changing it, even
 // if it has an older format.
@@ -100,7 +105,7 @@ func ReadContents(path string) (*store.State, journal.Mark, error) {
 	if fi, err := os.Stat(path); err == nil && fi.Mode().IsRegular() && fi.Size() == 0 {
 		return &store.State{}, journal.Mark{}, nil // its maker died before it wrote anything
 	}
-	b, err := open(path, true)
+	b, err := open(path, true, Options{})
 	if err != nil {
 		return nil, journal.Mark{}, err
 	}
@@ -115,7 +120,7 @@ func Check(path string) error {
 	if err == nil && fi.Mode().IsRegular() && fi.Size() == 0 {
 		return nil // as in ReadContents
 	}
-	b, err := open(path, true)
+	b, err := open(path, true, Options{})
 	if err != nil {
 		return err
 	}
@@ -168,7 +173,7 @@ func (b *DB) checkOverflow(tx *bolt.Tx) error {
 	return nil
 }
 
-func open(path string, readOnly bool) (s *DB, err error) {
+func open(path string, readOnly bool, o Options) (s *DB, err error) {
 	fresh := true
 	if fi, err := os.Stat(path); err == nil {
 		if !fi.Mode().IsRegular() {
@@ -187,7 +192,7 @@ func open(path string, readOnly bool) (s *DB, err error) {
 	} else if err := create(path); err != nil {
 		return nil, err
 	} else {
-		return open(path, false)
+		return open(path, false, o)
 	}
 	defer func() {
 		if r := recover(); r != nil { // bbolt panics on some kinds of damage
@@ -199,7 +204,7 @@ func open(path string, readOnly bool) (s *DB, err error) {
 	if err := b.bolt(fresh, readOnly); err != nil {
 		return nil, err
 	}
-	if err := b.init(fresh, readOnly); err != nil {
+	if err := b.init(fresh, readOnly, o); err != nil {
 		return nil, errors.Join(err, b.Close())
 	}
 	return b, nil
@@ -226,8 +231,8 @@ func headerCheck(path string) error {
 
 // init creates the buckets of a new file, or checks those of an old one and
 // adds missing ones.
-func (b *DB) init(fresh, readOnly bool) error {
-	version := byte(0)
+func (b *DB) init(fresh, readOnly bool, o Options) error {
+	version := uint8(0)
 	if !fresh {
 		err := b.view(func(tx *bolt.Tx) (err error) {
 			version, err = b.check(tx)
@@ -236,9 +241,19 @@ func (b *DB) init(fresh, readOnly bool) error {
 		if err != nil || readOnly {
 			return err
 		}
+		if version != 0 && version < Format { // one with damage stays as it is
+			if _, _, err := b.Contents(); err != nil {
+				return err
+			}
+		}
 	}
-	if err := b.settle(); err != nil || version >= formatVersion {
+	if err := b.settle(); err != nil || version >= Format {
 		return err
+	}
+	if version != 0 {
+		if err := b.copied(version, o); err != nil {
+			return err
+		}
 	}
 	return b.update(func(tx *bolt.Tx) error {
 		b.log.nextCount, b.log.nextSize = b.log.count, b.log.size
@@ -255,14 +270,14 @@ func (b *DB) init(fresh, readOnly bool) error {
 		if _, err := tx.CreateBucketIfNotExists(bucketJournal); err != nil {
 			return err
 		}
-		return tx.Bucket(bucketMeta).Put(keyVersion, []byte{formatVersion})
+		return tx.Bucket(bucketMeta).Put(keyVersion, []byte{Format})
 	})
 }
 
 // check returns the format of a file. It refuses an unknown format and a file
 // that lacks a bucket of its format. 0: bbolt created the file, but its process
 // died before the first commit.
-func (b *DB) check(tx *bolt.Tx) (version byte, err error) {
+func (b *DB) check(tx *bolt.Tx) (version uint8, err error) {
 	if first, _ := tx.Cursor().First(); first == nil && tx.ID() <= 1 {
 		return 0, nil
 	}
@@ -275,7 +290,7 @@ func (b *DB) check(tx *bolt.Tx) (version byte, err error) {
 		return 0, &CorruptError{Path: b.path, What: "no format version"}
 	}
 	if v[0] == 0 || v[0] > newestFormat {
-		return 0, fmt.Errorf("store: %s has format %d, this program writes format %d: use the version of heddle that wrote it, or move the file away", b.path, v[0], newestFormat)
+		return 0, formatError(b.path, v[0])
 	}
 	for i := range entryKinds {
 		if e := &entryKinds[i]; e.since <= v[0] && tx.Bucket(e.bucket) == nil {
@@ -472,7 +487,7 @@ func carryOut(tx *bolt.Tx, ops []store.Op) error {
 // atLeast makes the file one of the given format, unless it has that or a newer one.
 func atLeast(tx *bolt.Tx, format uint8) error {
 	m := tx.Bucket(bucketMeta)
-	if format <= formatVersion || m.Get(keyVersion)[0] >= format { // init has written it
+	if format <= Format || m.Get(keyVersion)[0] >= format { // init has written it
 		return nil
 	}
 	return m.Put(keyVersion, []byte{format})

@@ -29,7 +29,7 @@ func TestMain(m *testing.M) {
 
 // command is one call of a store in another process.
 type command struct {
-	Kind    string // open, close, read, or one that changes the store
+	Kind    string // open, close, read, older (makes a file of format 2), or one that changes the store
 	Ops     []store.Op
 	Entries []journal.Entry
 	State   store.State
@@ -57,6 +57,15 @@ func serveStore(args []string) int {
 		switch c.Kind {
 		case "open":
 			s, err = boltdb.Open(filepath.Join(args[0], boltdb.FileName))
+		case "open without copy":
+			s, err = boltdb.OpenWith(filepath.Join(args[0], boltdb.FileName), boltdb.Options{WithoutCopy: true})
+		case "older":
+			if err = boltdb.WriteOlder(filepath.Join(args[0], boltdb.FileName), &c.State, 2); err == nil {
+				var dir *os.File
+				if dir, err = os.Open(args[0]); err == nil {
+					err = errors.Join(dir.Sync(), dir.Close())
+				}
+			}
 		case "close":
 			err = s.Close()
 		case "read":

@@ -50,7 +50,7 @@ func create(path string) error {
 	}
 	defer os.Remove(tmp.Name())
 	tmp.Close()
-	b, err := open(tmp.Name(), false)
+	b, err := open(tmp.Name(), false, Options{})
 	if err != nil {
 		return err
 	}

@@ -275,7 +275,7 @@ func (b *DB) Replace(s *store.State, at journal.Mark) error {
 			}
 		}
 		b.log = log{known: true}
-		if err := tx.Bucket(bucketMeta).Put(keyVersion, []byte{formatVersion}); err != nil {
+		if err := tx.Bucket(bucketMeta).Put(keyVersion, []byte{Format}); err != nil {
 			return err
 		}
 		if err := setBegin(tx, at); err != nil {

@@ -12,7 +12,7 @@ import (
 // the present one. Format 1 has no records. Such a file has no journal: the program that wrote it
 // here converts it when it opens it again, and numbers changes from 1.
 func WriteOlder(path string, s *store.State, format uint8) (err error) {
-	if format < 1 || format >= formatVersion {
+	if format < 1 || format >= Format {
 		return fmt.Errorf("store: %d is no format without a journal", format)
 	}
 	for i := range s.Records {
