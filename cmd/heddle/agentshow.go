@@ -112,7 +112,7 @@ func agentFlush() *cobra.Command {
 		Use:   "flush [GID|LID]",
 		Short: "Remove cached paths from this host's agent",
 		Long:  "Removes the paths to or from a GID or a LID, or all.",
-		Args:  cobra.MaximumNArgs(1),
+		Args:  mostArgs(1, "one GID or LID at most"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var q live.FlushRequest
 			if len(args) > 0 {

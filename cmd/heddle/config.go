@@ -371,10 +371,13 @@ func didYouMean(got string, known []string) string {
 	best := slices.MinFunc(known, func(a, b string) int {
 		return cmp.Or(cmp.Compare(distance(got, a), distance(got, b)), cmp.Compare(samePrefix(got, b), samePrefix(got, a)))
 	})
-	if distance(got, best) <= max(2, len(got)/2) {
-		return fmt.Sprintf("; did you mean %q?", best)
+	name := strings.TrimLeft(got, "-") // of a flag
+	if more := slices.IndexFunc(known, func(k string) bool { return len(name) > 1 && strings.HasPrefix(k, got) }); more >= 0 {
+		best = known[more]
+	} else if distance(got, best) > max(1, len(name)/2) {
+		return fmt.Sprintf("; the nearest is %q", best)
 	}
-	return fmt.Sprintf("; the nearest is %q", best)
+	return fmt.Sprintf("; did you mean %q?", best)
 }
 
 // samePrefix is the length of the common prefix of a and b.

@@ -50,9 +50,9 @@ Reading needs no token on the daemon's machine. Commands that change something
 (sweep, reroute, partitions apply, congestion mode, vm, token) need a role: by the
 token that the daemon wrote to its token file, readable by its own user, by the
 daemon's Unix socket, or by a named token (--token-file). ctl finds the first when
-it runs as that user on the same machine. Both use the runtime directory: /run/heddle for root,
-otherwise heddle in XDG_RUNTIME_DIR or /run/user/UID, otherwise /tmp/heddle-UID;
-HEDDLE_RUNTIME_DIR overrides it.`,
+it runs as that user on the same machine. Both use the runtime directory:
+/run/heddle for root, otherwise heddle in XDG_RUNTIME_DIR or /run/user/UID,
+otherwise /tmp/heddle-UID; HEDDLE_RUNTIME_DIR overrides it.`,
 		Example: `  heddle ctl status
   heddle ctl links --json
   heddle ctl sweep --api unix:/run/heddle/api.sock`,
@@ -179,6 +179,11 @@ func (o *place) locate() (m located, err error) {
 		}
 	}
 	addr = strings.TrimSuffix(strings.TrimPrefix(addr, "http://"), "/") // the page's address does too
+	if host, port, err := net.SplitHostPort(addr); err == nil && host == "" {
+		addr = net.JoinHostPort("127.0.0.1", port)
+	} else if err != nil && !strings.HasPrefix(addr, "unix:") {
+		return m, usagef("--api %q: want HOST:PORT, https://HOST:PORT or unix:PATH", o.addr)
+	}
 	m = located{addr: addr, base: "http://" + addr, transport: &http.Transport{}}
 	if sock, ok := strings.CutPrefix(addr, "unix:"); ok {
 		m.base = "http://localhost"
@@ -275,8 +280,16 @@ func (m located) request(ctx context.Context, method, path string, body any, lim
 	if err != nil {
 		return nil, fmt.Errorf("reading the response of the manager at %s: %w", m.addr, err)
 	}
-	return nil, fmt.Errorf("the manager at %s says %s: %s", m.addr, resp.Status, problem(answer))
+	return nil, &refusal{resp.StatusCode, fmt.Sprintf("the manager at %s says %s: %s", m.addr, resp.Status, problem(answer))}
 }
+
+// refusal is the answer of a manager that did not do what it was asked for.
+type refusal struct {
+	status int // of HTTP
+	text   string
+}
+
+func (e *refusal) Error() string { return e.text }
 
 // problem is the readable part of an error body, with the invalid values if
 // there are any.
@@ -328,7 +341,11 @@ func readToken(found, file string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("token: %w", err)
 	}
-	return strings.TrimSpace(string(b)), nil
+	token := strings.TrimSpace(string(b))
+	if token == "" && given {
+		return "", fmt.Errorf("token: %s is empty", file)
+	}
+	return token, nil
 }
 
 // counted formats a number of things: 1 switch, 2 switches.

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"heddle/api"
+	"heddle/internal/plural"
 	"heddle/partition"
 )
 
@@ -39,7 +40,7 @@ GUID, GID or node description, interfaces of virtual machines also by their name
   heddle ctl paths 12 0x0002c90300a1b2c3 --json`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) != 2 {
-				return usagef("paths: want two ends, as LID, port GUID, GID or node description")
+				return usagef("want two ends, as LID, port GUID, GID or node description")
 			}
 			return nil
 		},
@@ -84,7 +85,7 @@ the ports that the change affects, and removes P_Keys before it grants others. '
 shows when all ports have acknowledged.`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) != 1 {
-				return usagef("partitions apply: want one file")
+				return usagef("want one file")
 			}
 			return nil
 		},
@@ -193,10 +194,10 @@ func printSignals(w io.Writer, body []byte) error {
 	if err := json.Unmarshal(body, &x); err != nil {
 		return err
 	}
-	fmt.Fprintf(w, "signal %s, generation %s: %d subscribers, %d have not acknowledged it, %d of them a service level\n",
-		x.Mode, x.Generation, len(x.Hosts), x.Due, x.Levels)
-	fmt.Fprintf(w, "%d changes; Reports: %d of any path, %d of one, %d not answered; %d times a subscriber was spared\n",
-		x.Changes, x.All, x.Paths, x.Failed, x.Spared)
+	fmt.Fprintf(w, "signal %s, generation %s: %s, of which %d did not acknowledge it yet (%d of these a change of service level)\n",
+		x.Mode, x.Generation, plural.Of(len(x.Hosts), "subscriber"), x.Due, x.Levels)
+	fmt.Fprintf(w, "%s; Reports: %d of any path, %d of one, %d not answered; a subscriber was spared %s\n",
+		plural.Of(x.Changes, "change"), x.All, x.Paths, x.Failed, plural.Of(x.Spared, "time"))
 	if len(x.Hosts) == 0 {
 		return nil
 	}

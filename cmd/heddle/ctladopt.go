@@ -23,7 +23,7 @@ func ctlAdopt() *cobra.Command {
 	var ports []string
 	c := &cobra.Command{
 		Use:   "adopt",
-		Short: "P_Keys and addresses that another manager may have assigned: list, adopt, drop",
+		Short: "List, adopt or drop P_Keys and addresses that another manager may have assigned",
 		Long: `A manager that takes over with a store of its own keeps P_Keys and addresses of
 virtual functions that its store does not know, if another manager may have assigned
 them (docs/ha.md). Without --yes this command lists them. With --yes it stores them:

@@ -37,7 +37,7 @@ heddle-backup@.timer does this each night.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			switch {
 			case (out == "") == (dir == ""):
-				return usagef("ctl backup: name a file with --out ('-' is standard output), or a directory with --dir")
+				return usagef("name a file with --out ('-' is standard output), or a directory with --dir")
 			case cmd.Flags().Changed("keep") && dir == "":
 				return usagef("--keep requires --dir")
 			case keep < 1:

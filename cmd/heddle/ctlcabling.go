@@ -60,7 +60,7 @@ that cannot be read, and 1 for other errors.`,
   heddle ctl cabling check plan.net --topology found.net`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
-				return usagef("cabling check: want one plan")
+				return usagef("want one plan")
 			}
 			return nil
 		},

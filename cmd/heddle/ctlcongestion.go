@@ -42,12 +42,7 @@ settings or mark packets, and the flows in the nodes' logs. With the GUID of a n
 or port: its actual and wanted settings, and its table.`,
 		Example: `  heddle ctl congestion show --all
   heddle ctl congestion show 0x0002c90200000001`,
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) > 1 {
-				return usagef("congestion show: want one GUID at most")
-			}
-			return nil
-		},
+		Args: mostArgs(1, "one GUID at most"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			q := url.Values{}
 			if all {
@@ -77,8 +72,11 @@ shows differences. act writes the wanted settings. withdraw turns congestion con
 off at all nodes and removes the CC_Key that act wrote: use it before off, and before
 another manager takes over. The next start uses the mode of --congestion-control.`,
 		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) != 1 || !slices.Contains(modes, args[0]) {
-				return usagef("congestion mode: want off, observe, act or withdraw")
+			if len(args) != 1 {
+				return usagef("want off, observe, act or withdraw")
+			}
+			if !slices.Contains(modes, args[0]) {
+				return usagef("%q: want off, observe, act or withdraw%s", args[0], didYouMean(args[0], slices.Clone(modes)))
 			}
 			return nil
 		},

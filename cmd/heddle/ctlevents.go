@@ -79,7 +79,8 @@ func (f *ctlEventFlags) run(cmd *cobra.Command) error {
 	if left == 0 && f.since == "" && f.cause == 0 {
 		left = 100
 	}
-	last := q.After
+	begin := q.After
+	last := begin
 	for {
 		page := mostEvents
 		if left > 0 {
@@ -102,6 +103,9 @@ func (f *ctlEventFlags) run(cmd *cobra.Command) error {
 			break
 		}
 		q.After = last
+	}
+	if last == begin {
+		fmt.Fprintln(cmd.ErrOrStderr(), "no event matches")
 	}
 	if !f.follow {
 		return nil

@@ -68,7 +68,7 @@ standby that now ranks above it. No LID moves. It works with managers of other
 vendors. In a pair the priority counts only against third managers, because the pair
 itself decides which of the two is active (see handover): give both the same one.`,
 		Example: "  heddle ctl ha priority 15",
-		Args:    cobra.ExactArgs(1),
+		Args:    wantArgs(1, "one priority, 0 to 15"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			n, err := strconv.ParseUint(args[0], 10, 8)
 			if err != nil || n > 15 {

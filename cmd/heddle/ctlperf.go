@@ -81,22 +81,35 @@ them. PortXmitWait is left out.`,
 func ctlPerfShow() *cobra.Command {
 	var o ctlOptions
 	c := &cobra.Command{
-		Use:     "show GUID PORT",
-		Short:   "All counters of a port",
-		Example: "  heddle ctl perf show 0x0002c90200000001 7",
+		Use:   "show NODE:NUMBER | GUID NUMBER",
+		Short: "All counters of a port",
+		Long: `Shows all counters of a port: NODE is the description or the GUID of a node. GUID
+may also be that of the port.`,
+		Example: `  heddle ctl perf show sw-1-1:7
+  heddle ctl perf show 0x0002c90200000001 7`,
 		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) != 2 {
-				return usagef("perf show: want the GUID of a node or port, and a port number")
+			if len(args) < 1 || len(args) > 2 {
+				return usagef("want a port, as NODE:NUMBER, or the GUID of a node or port and a number")
+			}
+			if len(args) == 1 {
+				return nil
 			}
 			if _, err := ib.ParseGUID(args[0]); err != nil {
-				return usagef("perf show: %q is not a GUID; 'heddle ctl nodes' and 'heddle ctl perf top' show those of nodes", args[0])
+				return usagef("%q is not a GUID; give a node by its description as NODE:NUMBER", args[0])
 			}
 			if n, err := strconv.Atoi(args[1]); err != nil || n < 0 || n > 254 {
-				return usagef("perf show: %q is not a port number", args[1])
+				return usagef("%q is not a port number", args[1])
 			}
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 1 {
+				guid, num, err := portNamed(cmd, &o, args[0], false)
+				if err != nil {
+					return err
+				}
+				args = []string{guid, strconv.Itoa(num)}
+			}
 			return o.ask(cmd, http.MethodGet, "/v1/ports/"+url.PathEscape(args[0])+"/"+args[1]+"/counters", nil, printPortCounters)
 		},
 	}
@@ -229,7 +242,11 @@ func printPortCounters(w io.Writer, body []byte) error {
 	if p.Peer != nil {
 		fmt.Fprintf(w, "to %s\n", portEnd(p.Peer.GUID, p.Peer.Description, p.Peer.Port))
 	}
-	fmt.Fprintf(w, "%.4g Gb/s, sent %s, received %s, waits %s of the time, over %.3g s %s\n", p.Gbps, percent(p.Xmit), percent(p.Rcv), percent(p.Wait), p.Seconds, remarks(p.Flags))
+	fmt.Fprintf(w, "%.4g Gb/s, sent %s, received %s, waits %s of the time, over %.3g s", p.Gbps, percent(p.Xmit), percent(p.Rcv), percent(p.Wait), p.Seconds)
+	if odd := remarks(p.Flags); odd != "" {
+		fmt.Fprintf(w, " (%s)", odd)
+	}
+	fmt.Fprintln(w)
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(t, "counter\ttotal\tvalue\tnew\ta second\t")
 	for _, name := range slices.Sorted(maps.Keys(p.Counters)) {

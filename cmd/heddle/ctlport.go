@@ -63,7 +63,7 @@ func ctlPortAct(verb, short string) *cobra.Command {
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			guid, num, err := portNamed(cmd, &o, args[0])
+			guid, num, err := portNamed(cmd, &o, args[0], true)
 			if err != nil {
 				return err
 			}
@@ -92,8 +92,8 @@ func ctlPortAct(verb, short string) *cobra.Command {
 	return c
 }
 
-// portNamed finds the node GUID of NODE:NUMBER.
-func portNamed(cmd *cobra.Command, o *ctlOptions, name string) (guid string, num int, err error) {
+// portNamed finds the node GUID of NODE:NUMBER. The nearest names are those of switches, or of any node.
+func portNamed(cmd *cobra.Command, o *ctlOptions, name string, switches bool) (guid string, num int, err error) {
 	i := strings.LastIndexByte(name, ':')
 	if i > 0 {
 		num, err = strconv.Atoi(name[i+1:])
@@ -129,7 +129,7 @@ func portNamed(cmd *cobra.Command, o *ctlOptions, name string) (guid string, num
 	if guid == "" {
 		var names []string
 		for _, n := range nodes {
-			if n.Type == ib.NodeSwitch.String() { // PORT is one of a switch
+			if !switches || n.Type == ib.NodeSwitch.String() {
 				names = append(names, n.Description)
 			}
 		}

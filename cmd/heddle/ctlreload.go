@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -77,7 +78,15 @@ func ctlLogLevel() *cobra.Command {
 		Long: `Shows the least level of messages in the manager's log, or changes it, until a
 restart, or until a reload finds another log-level in the settings.`,
 		Example: "  heddle ctl loglevel debug",
-		Args:    cobra.MaximumNArgs(1),
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 1 {
+				return usagef("want one level at most")
+			}
+			if levels := []string{"debug", "info", "warn", "error"}; len(args) == 1 && !slices.Contains(levels, strings.ToLower(args[0])) {
+				return usagef("%q: want debug, info, warn or error%s", args[0], didYouMean(strings.ToLower(args[0]), levels))
+			}
+			return nil
+		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			show := func(w io.Writer, body []byte) error {
 				var l api.LogLevel

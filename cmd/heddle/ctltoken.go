@@ -46,7 +46,7 @@ func ctlTokenCreate() *cobra.Command {
 'Authorization: Bearer TOKEN' or for --token-file. It cannot be printed again.`,
 		Example: `  heddle ctl token create prometheus --role viewer > prometheus.token
   heddle ctl token create acme --role tenant --prefix acme- --valid 720h`,
-		Args: oneName("token create"),
+		Args: wantArgs(1, "one name"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if _, err := access.ParseRole(role); err != nil {
 				return usagef("--role %q: want viewer, operator, tenant or admin", role)
@@ -86,7 +86,7 @@ func ctlTokenRevoke() *cobra.Command {
 		Short: "Revoke a named token",
 		Long: `Revokes a named token. This manager refuses it immediately, the other one of a pair
 within a second while the two are paired. Its event streams end.`,
-		Args: oneName("token revoke"),
+		Args: wantArgs(1, "one name"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return o.ask(cmd, http.MethodDelete, "/v1/tokens/"+url.PathEscape(args[0]), nil, func(w io.Writer, _ []byte) error {
 				_, err := fmt.Fprintf(w, "token %s is revoked\n", args[0])
@@ -96,16 +96,6 @@ within a second while the two are paired. Its event streams end.`,
 	}
 	o.register(c)
 	return c
-}
-
-// oneName wants one argument, a name.
-func oneName(command string) cobra.PositionalArgs {
-	return func(_ *cobra.Command, args []string) error {
-		if len(args) != 1 {
-			return usagef("%s: want one name", command)
-		}
-		return nil
-	}
 }
 
 func printTokens(w io.Writer, body []byte) error {

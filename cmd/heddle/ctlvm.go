@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -77,12 +78,12 @@ func (o *vmOptions) path(name, what string, more url.Values) (string, error) {
 
 // wantArgs refuses any other number of arguments.
 func wantArgs(n int, what string) cobra.PositionalArgs {
-	return func(cmd *cobra.Command, args []string) error {
+	return func(_ *cobra.Command, args []string) error {
 		if len(args) != n {
-			return usagef("%s: want %s", cmd.Name(), what)
+			return usagef("want %s", what)
 		}
 		if args[0] == "" {
-			return usagef("%s: the name is empty", cmd.Name())
+			return usagef("the name is empty")
 		}
 		return nil
 	}
@@ -216,6 +217,15 @@ func vmAlone(name, short, long string) *cobra.Command {
 	return c
 }
 
+// absent reports whether there is no interface of a name: to delete it again is no error for the API.
+func (o *vmOptions) absent(cmd *cobra.Command, name string) (bool, error) {
+	_, err := o.call(cmd.Context(), http.MethodGet, "/v1/vms/"+url.PathEscape(name), nil)
+	if refused, ok := errors.AsType[*refusal](err); ok && refused.status == http.StatusNotFound {
+		return true, nil
+	}
+	return false, err
+}
+
 func vmDelete() *cobra.Command {
 	var o vmOptions
 	var force bool
@@ -228,8 +238,16 @@ func vmDelete() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			absent, err := o.absent(cmd, args[0])
+			if err != nil {
+				return err
+			}
 			return o.ask(cmd, http.MethodDelete, path, nil, func(w io.Writer, _ []byte) error {
-				_, err := fmt.Fprintf(w, "%s is deleted\n", args[0])
+				text := "%s is deleted\n"
+				if absent {
+					text = "there was no interface %q\n"
+				}
+				_, err := fmt.Fprintf(w, text, args[0])
 				return err
 			})
 		},
@@ -248,7 +266,7 @@ func vmKeys() *cobra.Command {
 		Example: `  heddle ctl vm keys web 0x8001 0x0002`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 || args[0] == "" {
-				return usagef("keys: want the name of an interface, and P_Keys")
+				return usagef("want the name of an interface, and P_Keys")
 			}
 			return nil
 		},

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"time"
@@ -131,7 +132,11 @@ func exportFiles(out, warn io.Writer, s *store.State, v *settings.Values, dir st
 func writeWhole(path string, write func(io.Writer) error) error {
 	tmp, err := os.CreateTemp(filepath.Dir(path), ".heddle-*")
 	if err != nil {
-		return err
+		var named *fs.PathError
+		if errors.As(err, &named) { // nobody knows the temporary name
+			err = named.Err
+		}
+		return fmt.Errorf("%s: writing to its directory: %w", path, err)
 	}
 	defer os.Remove(tmp.Name())
 	b := bufio.NewWriter(tmp)

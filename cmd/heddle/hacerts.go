@@ -41,13 +41,13 @@ restart the active manager, and start the standby.`,
   scp -r pair/manager-2 manager-2:/etc/heddle/pair`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if names := slices.Sorted(slices.Values(args)); len(args) < 2 || len(slices.Compact(names)) < len(args) {
-				return usagef("ctl ha certs: name two hosts or more, each once")
+				return usagef("name two hosts or more, each once")
 			}
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, hosts []string) error {
 			if dir == "" {
-				return usagef("ctl ha certs: name a directory with --dir")
+				return usagef("name a directory with --dir")
 			}
 			if err := makePair(dir, hosts, time.Now()); err != nil {
 				return err

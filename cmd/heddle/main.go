@@ -111,6 +111,7 @@ Preview a subnet's changes:       heddle plan --port umad:mlx5_0/1`,
 	for _, c := range allCommands(root) {
 		completeFlags(c)
 		refuseNegative(c)
+		nameArgErrors(c)
 	}
 	root.SetHelpCommand(newHelp())
 	cobra.AddTemplateFunc("flagUsages", flagUsages)

@@ -26,7 +26,7 @@ func newMan() *cobra.Command {
 		Short:  "Write the man pages of all commands and of heddle.yaml",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
-				return usagef("man: name a directory")
+				return usagef("name a directory")
 			}
 			return nil
 		},

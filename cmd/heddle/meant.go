@@ -14,11 +14,32 @@ func subcommandOnly(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
 	}
-	where := ""
-	if cmd.HasParent() {
-		where = cmd.Name() + ": "
+	return usagef("unknown command %q%s", args[0], commandMeant(cmd, args[0]))
+}
+
+// mostArgs refuses more arguments.
+func mostArgs(n int, what string) cobra.PositionalArgs {
+	return func(_ *cobra.Command, args []string) error {
+		if len(args) > n {
+			return usagef("want %s, got %q", what, args[n:])
+		}
+		return nil
 	}
-	return usagef("%sunknown command %q%s", where, args[0], commandMeant(cmd, args[0]))
+}
+
+// nameArgErrors has the errors about a command's arguments begin with its name, and end with exit
+// status 2 whoever finds them.
+func nameArgErrors(c *cobra.Command) {
+	check := c.Args
+	if check == nil || !c.HasParent() {
+		return
+	}
+	c.Args = func(cmd *cobra.Command, args []string) error {
+		if err := check(cmd, args); err != nil {
+			return usagef("%s: %w", strings.TrimPrefix(cmd.CommandPath(), "heddle "), err)
+		}
+		return nil
+	}
 }
 
 // mostMeant is how many commands with the name are listed.

@@ -45,9 +45,9 @@ func stateFile(arg string) string {
 }
 
 func oneArg(what string) cobra.PositionalArgs {
-	return func(cmd *cobra.Command, args []string) error {
+	return func(_ *cobra.Command, args []string) error {
 		if len(args) != 1 {
-			return usagef("%s: want %s", cmd.CommandPath()[len("heddle "):], what)
+			return usagef("want %s", what)
 		}
 		return nil
 	}
@@ -266,9 +266,9 @@ tables that the version does not know, and no journal if the version has none.
 Omitted records are printed.`,
 		Example: `  heddle store import backup.jsonl /var/lib/heddle
   heddle store import backup.jsonl /var/lib/heddle --replace --for 0.1.0`,
-		Args: func(cmd *cobra.Command, args []string) error {
+		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 2 {
-				return usagef("store import: want a backup and a state file or state directory")
+				return usagef("want a backup and a state file or state directory")
 			}
 			return nil
 		},
@@ -295,7 +295,7 @@ Omitted records are printed.`,
 			path := args[1]
 			if isEtcd(path) {
 				if version != "" {
-					return usagef("store import: --for makes state files only")
+					return usagef("--for makes state files only")
 				}
 				if err := shared.write(cmd.Context(), path, s, at, replace); err != nil {
 					return err

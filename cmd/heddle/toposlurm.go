@@ -32,7 +32,7 @@ GUID. Comments in the file list omitted hosts and switches, with the reasons.`,
 		Example: `  heddle topo slurm > /etc/slurm/topology.conf
   heddle topo slurm --yaml tree.net
   heddle topo slurm --block 18`,
-		Args: cobra.MaximumNArgs(1),
+		Args: mostArgs(1, "one netlist at most"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			r, err := slurm.ParseRails(rails)
 			if err != nil {

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"io"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -37,7 +38,7 @@ func TestMeant(t *testing.T) {
 		{"ctl isolate", `ctl: unknown command "isolate"; did you mean 'heddle ctl port isolate'?`},
 		{"ctl create", `ctl: unknown command "create"; commands of this name are 'heddle ctl token create', 'heddle ctl vm create'`},
 		{"ctl plan", `ctl: unknown command "plan"; did you mean 'heddle plan'?`},
-		{"ctl vm drain", `vm: unknown command "drain"; did you mean 'heddle ctl port drain'?`},
+		{"ctl vm drain", `ctl vm: unknown command "drain"; did you mean 'heddle ctl port drain'?`},
 		{"sweep", `unknown command "sweep"; did you mean 'heddle ctl sweep'?`},
 		{"ctl swep", `ctl: unknown command "swep"; did you mean "sweep"?`},
 		{"help ctl handover", `no help for "handover"; did you mean 'heddle ctl ha handover'?`},
@@ -51,5 +52,28 @@ func TestMeant(t *testing.T) {
 		if err := root.Execute(); err == nil || err.Error() != x.want {
 			t.Errorf("%s: got\n%v\nwant\n%s", x.args, err, x.want)
 		}
+	}
+}
+
+// TestArgErrors: an error about arguments begins with the command's name, whoever finds it, and is one
+// of usage.
+func TestArgErrors(t *testing.T) {
+	n := 0
+	for _, c := range allCommands(newRoot()) {
+		name := strings.TrimPrefix(c.CommandPath(), "heddle ")
+		if !c.HasParent() || c.Args == nil || c.Name() == "help" {
+			continue
+		}
+		n++
+		err := c.Args(c, slices.Repeat([]string{"bogus"}, 40))
+		if usage := (*usageError)(nil); err != nil && (!errors.As(err, &usage) || !strings.HasPrefix(err.Error(), name+": ")) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if err != nil && strings.Contains(err.Error(), "arg(s)") {
+			t.Errorf("%s says nothing of what it wants: %v", name, err)
+		}
+	}
+	if n < 60 {
+		t.Errorf("%d commands check their arguments", n)
 	}
 }

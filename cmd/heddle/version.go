@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"runtime"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -31,9 +30,9 @@ func newVersion() *cobra.Command {
 }
 
 // noArgs refuses arguments with the command's name in the message.
-func noArgs(cmd *cobra.Command, args []string) error {
+func noArgs(_ *cobra.Command, args []string) error {
 	if len(args) > 0 {
-		return usagef("%s takes no argument, got %q", strings.TrimPrefix(cmd.CommandPath(), "heddle "), args[0])
+		return usagef("want no argument, got %q", args[0])
 	}
 	return nil
 }
