@@ -17,6 +17,9 @@ func LinkAt(s *subnet.Snapshot, guid ib.GUID, port int) (a subnet.PortAction, ch
 	if !ok {
 		return a, 0, fmt.Errorf("%v is no switch of the subnet: the link of a host is the last path to it", guid)
 	}
+	if n := s.NodeByGUID(guid); n >= 0 && (port < 1 || port >= len(s.NodePorts(n))) {
+		return a, 0, fmt.Errorf("%v has no port %d: its ports are 1 to %d", guid, port, len(s.NodePorts(n))-1)
+	}
 	if port < 1 || port >= len(g.PortChannel[i]) || g.PortChannel[i][port] < 0 {
 		for _, e := range g.EndPorts {
 			if e.Switch == i && int(e.Port) == port && e.Type != ib.NodeSwitch {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"heddle/ib"
+	"heddle/internal/plural"
 	"heddle/perf/findings"
 	"heddle/route/preview"
 	"heddle/subnet"
@@ -253,7 +254,7 @@ func (c *Core) Decide(now time.Time, s *subnet.Snapshot, x *Candidate, p *previe
 		h.result, h.text = Refused, fmt.Sprintf("cannot be %s by rule %s: %v", verb, x.Rule, err)
 	case c.cfg.Mode == Say:
 		h.result = DryRun
-		h.text = fmt.Sprintf("would be %s by rule %s (dry run): %d entries would change, most paths over one link %d instead of %d", verb, x.Rule, p.Entries, p.LoadAfter, p.LoadBefore)
+		h.text = fmt.Sprintf("would be %s by rule %s (dry run): %s would change, most paths over one link %d instead of %d", verb, x.Rule, plural.Of(p.Entries, "entry"), p.LoadAfter, p.LoadBefore)
 	default:
 		// Until it is stored, which a store that is away does not do.
 		h.result, h.text = Refused, fmt.Sprintf("cannot be %s by rule %s: that could not be stored", verb, x.Rule)

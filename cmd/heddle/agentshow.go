@@ -17,6 +17,7 @@ import (
 
 	"heddle/agent/live"
 	"heddle/ib"
+	"heddle/internal/plural"
 )
 
 func agentShow() *cobra.Command {
@@ -139,7 +140,7 @@ func agentFlush() *cobra.Command {
 			if asJSON {
 				return printJSON(cmd.OutOrStdout(), r)
 			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%d entries removed\n", r.Flushed)
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s removed\n", plural.Of(r.Flushed, "entry"))
 			return err
 		},
 	}

@@ -24,6 +24,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"heddle/api"
+	"heddle/internal/plural"
 	"heddle/settings"
 )
 
@@ -365,7 +366,7 @@ func carriedOut(p *api.PartitionStatus) string {
 	text := "all ports have acknowledged their table"
 	switch {
 	case p.Pending > 0:
-		text = fmt.Sprintf("%d ports have not acknowledged their table yet", p.Pending)
+		text = fmt.Sprintf("%s %s not acknowledged their table yet", plural.Of(p.Pending, "port"), plural.Verb(p.Pending, "has", "have"))
 	case !p.Settled:
 		text = "state not yet known"
 	}

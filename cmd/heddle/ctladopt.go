@@ -14,6 +14,7 @@ import (
 
 	"heddle/api"
 	"heddle/ib"
+	"heddle/internal/plural"
 )
 
 // ctlAdopt is the command about what a manager keeps although its store does not know it.
@@ -97,7 +98,7 @@ func printKept(w io.Writer, body []byte, ports []string, drop bool) error {
 	case len(list) == 0:
 		_, err = fmt.Fprintln(w, nothingKept)
 	case n == 0:
-		_, err = fmt.Fprintf(w, "nothing is kept at these ports, %d entries at others: 'heddle ctl adopt' lists them\n", len(list))
+		_, err = fmt.Fprintf(w, "nothing is kept at these ports, %s at others: 'heddle ctl adopt' lists them\n", plural.Of(len(list), "entry"))
 	default:
 		_, err = fmt.Fprintf(w, "%d kept; %s\n", n, what)
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"heddle/api"
+	"heddle/internal/plural"
 )
 
 // maxWait is the longest time that the API waits for an operation.
@@ -522,7 +523,7 @@ func printReady(w io.Writer, body []byte) error {
 	if r.Ready {
 		word = "ready"
 	}
-	fmt.Fprintf(w, "P_Key %s is %s: %d members, %d on the fabric, %d without it yet\n", r.PKey, word, r.Members, r.Present, len(r.Pending))
+	fmt.Fprintf(w, "P_Key %s is %s: %s, %d on the fabric, %d without it yet\n", r.PKey, word, plural.Of(r.Members, "member"), r.Present, len(r.Pending))
 	for _, p := range r.Pending {
 		fmt.Fprintf(w, "  %s: %s\n", p.GUID, plain(p.Why))
 	}

@@ -11,6 +11,7 @@ import (
 
 	"heddle/api"
 	"heddle/daemon"
+	"heddle/internal/plural"
 	"heddle/route"
 	"heddle/sm"
 	"heddle/store"
@@ -304,7 +305,7 @@ func printPlan(w io.Writer, p *sm.Plan, f *sm.Forecast) error {
 		row("refused", "%s", v.Refused)
 	} else {
 		row("engine", "%s", v.Engine)
-		row("LFT blocks", "%d on %d switches", v.Blocks, len(v.BySwitch))
+		row("LFT blocks", "%d on %s", v.Blocks, plural.Of(len(v.BySwitch), "switch"))
 		row("transition", "%s", v.Transition)
 		for i, st := range v.Stages {
 			row(fmt.Sprintf("stage %d", i+1), "%s", st)

@@ -129,7 +129,7 @@ func checkCopies(w io.Writer, path string) error {
 
 // contents says in a few words what a state holds.
 func contents(s *store.State) string {
-	return fmt.Sprintf("%d LIDs, %d M_Keys, %d neighbors, %d records", len(s.LIDs), len(s.MKeys), len(s.Neighbors), len(s.Records))
+	return fmt.Sprintf("%s, %s, %s, %s", plural.Of(len(s.LIDs), "LID"), plural.Of(len(s.MKeys), "M_Key"), plural.Of(len(s.Neighbors), "neighbor"), plural.Of(len(s.Records), "record"))
 }
 
 // isBackup reports whether a file begins as backups do.

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"heddle/internal/plural"
 	"heddle/store"
 )
 
@@ -66,7 +67,7 @@ func (o older) leaveOut(s *store.State, w io.Writer) {
 	})
 	for t := o.tables + 1; len(n) > 0; t++ {
 		if k := n[t]; k > 0 {
-			fmt.Fprintf(w, "left out: %d records of table %v, which version %s does not know\n", k, t, o.name)
+			fmt.Fprintf(w, "left out: %s of table %v, which version %s does not know\n", plural.Of(k, "record"), t, o.name)
 			delete(n, t)
 		}
 	}
