@@ -38,10 +38,18 @@ type HA struct {
 	Why    string    `json:"why,omitempty" doc:"why it is active or standby"`
 	Since  time.Time `json:"since,omitzero" doc:"since when it is active or standby; quorum: since when it is in this state"`
 	// ActiveAt names the active manager to a person; empty: this one, or none is known.
-	ActiveAt string  `json:"active_at,omitempty" doc:"where the active manager is, if it is another one"`
-	Stale    float64 `json:"stale_seconds,omitempty" doc:"standby: how long ago the active manager was heard; what is stored may be as old. Negative: not since the start"`
-	Pair     *Pair   `json:"pair,omitempty"`
-	Quorum   *Quorum `json:"quorum,omitempty"`
+	ActiveAt string `json:"active_at,omitempty" doc:"where the active manager is, if it is another one"`
+	// Before is known of a manager that took over since its process started.
+	Before *Before `json:"before,omitempty" doc:"who was active before this manager: what happened then is in the events of that one"`
+	Stale  float64 `json:"stale_seconds,omitempty" doc:"standby: how long ago the active manager was heard; what is stored may be as old. Negative: not since the start"`
+	Pair   *Pair   `json:"pair,omitempty"`
+	Quorum *Quorum `json:"quorum,omitempty"`
+}
+
+// Before is the active manager before this one.
+type Before struct {
+	At    string    `json:"at" doc:"where its API is, its host, or its port GUID, as far as is known"`
+	Until time.Time `json:"until" doc:"when this manager took over from it"`
 }
 
 // Quorum is how a manager stands to the state that it shares with others.

@@ -265,6 +265,9 @@ func (p *Pair) Ready() (bool, string) {
 	return false, "standby, " + st.State.String() + ": it may lack changes"
 }
 
+// afterPartner are the reasons of a manager that is active because its partner no longer is.
+var afterPartner = []replica.Why{replica.WhySilence, replica.WhyHandover, replica.WhyStale}
+
 func (p *Pair) HA() api.HA {
 	st := p.pair.Status()
 	p.mu.Lock()
@@ -276,6 +279,8 @@ func (p *Pair) HA() api.HA {
 		if st.PeerRole == replica.Active {
 			h.ActiveAt = p.cfg.Active
 		}
+	} else if slices.Contains(afterPartner, st.Why) {
+		h.Before = &api.Before{At: p.cfg.Active, Until: st.Since}
 	}
 	h.Pair = &api.Pair{
 		PortGUID: st.Me.String(), LID: int(st.LID), Term: st.Term.Number, TermOwner: st.Term.Writer(), Entry: st.Last.Number,

@@ -493,8 +493,18 @@ func TestQuorumMetrics(t *testing.T) {
 	states("refused")
 	r.m.Led()
 	states("follower")
+	if h := r.q.HA(); h.Before != nil {
+		t.Errorf("a standby took over from %+v", h.Before)
+	}
 	if r.metric("heddle_ha_active", "") != 0 || r.metric("heddle_ha_entries_total", "") != 2 {
 		t.Error("standby after a mastership with two entries")
+	}
+	r.begin()
+	if err := r.m.Lead(false); err != nil {
+		t.Fatal(err)
+	}
+	if h := r.q.HA(); h.Before == nil || h.Before.At != "port GUID "+ib.GUID(99).String() || h.Before.Until.IsZero() {
+		t.Errorf("after the term of 99: %+v", h.Before)
 	}
 }
 

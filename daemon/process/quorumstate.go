@@ -9,6 +9,7 @@ import (
 
 	"heddle/api"
 	"heddle/api/metrics"
+	"heddle/ib"
 	"heddle/store"
 )
 
@@ -30,6 +31,8 @@ type tally struct {
 	refusing time.Time // when changes were refused first, of those that are; zero: they are not
 	entries  uint64
 	commit   time.Duration // of all entries together
+	before   ib.GUID       // the master before this one; 0: none is known
+	led      time.Time     // since when this one is master
 	elected  uint64        // terms that were won as the core became master
 	regained uint64        // later, as the store was back or another master gone
 }
@@ -53,6 +56,12 @@ func (q *Quorum) state() (string, error) {
 func (q *Quorum) observe() (why error) {
 	t := &q.tally
 	state, why := q.state()
+	if state == stateFollower {
+		last, _ := q.Terms.Synced()
+		t.before = last.Term.Owner
+	} else if t.state == stateFollower {
+		t.led = time.Now()
+	}
 	if state != t.state {
 		t.state, t.since = state, time.Now()
 	}
@@ -146,6 +155,14 @@ func (q *Quorum) HA() api.HA {
 			h.Quorum.Members = append(h.Quorum.Members, x)
 			if host, _, err := net.SplitHostPort(m.Address); err == nil && m.Heard && m.Active && t.state == stateFollower {
 				h.ActiveAt = host // where its API is there nobody says
+			}
+		}
+	}
+	if t.before != 0 && t.state != stateFollower && !t.led.IsZero() && (q.port == nil || t.before != q.port.PortGUID()) {
+		h.Before = &api.Before{At: "port GUID " + t.before.String(), Until: t.led}
+		for _, m := range h.Quorum.Members {
+			if host, _, err := net.SplitHostPort(m.Address); err == nil && m.GUID == t.before.String() {
+				h.Before.At = host
 			}
 		}
 	}
