@@ -113,7 +113,13 @@ func (f *fake) FindEvents(q EventsQuery) (list []Event, err error) {
 			list = append(list, all[i])
 		}
 	}
-	return list, nil
+	switch {
+	case q.Limit == 0 || len(list) <= q.Limit:
+		return list, nil
+	case q.Oldest():
+		return list[:q.Limit], nil
+	}
+	return list[len(list)-q.Limit:], nil
 }
 
 func (f *fake) Partitions() Partitions { return Partitions{Config: f.config, Settled: true} }

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
+
+	"heddle/api/kinds"
 )
 
 // Event is something that happened, as the log has it.
@@ -70,18 +72,31 @@ var eventLevels = map[string]int{"debug": 0, "info": 1, "warn": 2, "error": 3}
 func (q *EventsQuery) Match(e *Event) bool {
 	return e.Seq > q.After && (q.Before == 0 || e.Seq < q.Before) && !e.Time.Before(q.Since) &&
 		(q.Cause == 0 || e.Cause == q.Cause) && eventLevels[e.Level] >= eventLevels[q.Level] &&
-		MatchKind(q.Kinds, e.Kind) && (q.Node == "" || e.names(q.Node))
+		kinds.Match(q.Kinds, e.Kind) && (q.Node == "" || e.names(q.Node))
 }
 
-// MatchKind reports whether a list of kinds, in which a final * stands for anything, has a kind. An
-// empty list has all.
-func MatchKind(list []string, kind string) bool {
-	for _, k := range list {
-		if prefix, any := strings.CutSuffix(k, "*"); k == kind || any && strings.HasPrefix(kind, prefix) {
-			return true
+// possible refuses a query that no event can match. Kinds of other versions are possible if the log has
+// some. An error of the disk is for the query itself to find.
+func (q *EventsQuery) possible(j Journal) error {
+	newest, err := j.FindEvents(EventsQuery{Limit: 1})
+	if err != nil {
+		return nil
+	}
+	last := uint64(0)
+	if len(newest) > 0 {
+		last = newest[0].Seq
+	}
+	if n := max(q.After, q.Cause); n > last {
+		return fmt.Errorf("there is no event %d yet: the newest of this manager is %d (each manager numbers its own)", n, last)
+	}
+	for _, k := range q.Kinds {
+		if err := kinds.Check(k); err != nil {
+			if list, other := j.FindEvents(EventsQuery{Kinds: []string{k}, Limit: 1}); other == nil && len(list) == 0 {
+				return err
+			}
 		}
 	}
-	return len(list) == 0
+	return nil
 }
 
 // names reports whether the event is about a node with a name or GUID.
@@ -151,6 +166,9 @@ func events(a huma.API, j Journal) {
 	huma.Get(a, "/v1/events", func(_ context.Context, in *eventsInput) (*body[[]Event], error) {
 		q, err := in.query(time.Now())
 		if err != nil {
+			return nil, huma.Error422UnprocessableEntity(err.Error())
+		}
+		if err := q.possible(j); err != nil {
 			return nil, huma.Error422UnprocessableEntity(err.Error())
 		}
 		list, err := j.FindEvents(q)

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -15,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"heddle/internal/nearest"
 	"heddle/settings"
 )
 
@@ -362,50 +362,5 @@ func valueError(f *pflag.Flag, value string, err error) error {
 	return fmt.Errorf("%q: want %s", value, want)
 }
 
-// didYouMean names the nearest known name, if one is near.
-func didYouMean(got string, known []string) string {
-	if len(known) == 0 {
-		return ""
-	}
-	slices.Sort(known)
-	best := slices.MinFunc(known, func(a, b string) int {
-		return cmp.Or(cmp.Compare(distance(got, a), distance(got, b)), cmp.Compare(samePrefix(got, b), samePrefix(got, a)))
-	})
-	name := strings.TrimLeft(got, "-") // of a flag
-	if more := slices.IndexFunc(known, func(k string) bool { return len(name) > 1 && strings.HasPrefix(k, got) }); more >= 0 {
-		best = known[more]
-	} else if distance(got, best) > max(1, len(name)/2) {
-		return fmt.Sprintf("; the nearest is %q", best)
-	}
-	return fmt.Sprintf("; did you mean %q?", best)
-}
-
-// samePrefix is the length of the common prefix of a and b.
-func samePrefix(a, b string) int {
-	n := 0
-	for n < min(len(a), len(b)) && a[n] == b[n] {
-		n++
-	}
-	return n
-}
-
-// distance is the Levenshtein distance of a and b.
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diag := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := diag
-			if a[i] != b[j] {
-				cost++
-			}
-			diag = row[j+1]
-			row[j+1] = min(cost, row[j+1]+1, row[j]+1)
-		}
-	}
-	return row[len(b)]
-}
+// didYouMean names the nearest known name.
+func didYouMean(got string, known []string) string { return nearest.Hint(got, known) }

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"heddle/api"
+	"heddle/api/kinds"
 )
 
 // ctlEventFlags are those of heddle ctl events.
@@ -34,7 +35,8 @@ func ctlEvents() *cobra.Command {
 		Long: `Prints the events of a manager, oldest first: number, time, level, kind, message,
 and the number of the event that began the same cause. With a state directory the
 manager keeps at least the newest 100,000 events of 7 days, and their numbers never
-restart. Each manager of a pair has its own events; --api selects the other one.
+restart. Each manager of a pair has its own events; --api selects the other one,
+and with --since standard error says when that one was active.
 
 Without --since it prints the newest events that match, at most --limit (100).
 --follow prints new events as they occur, and reconnects after a restart of the
@@ -55,6 +57,7 @@ manager. --json prints one event a line.`,
 	fs.IntVar(&f.limit, "limit", 0, "at most `N` events (default 100 without --since, otherwise all)")
 	fs.BoolVarP(&f.follow, "follow", "f", false, "go on with the events that come")
 	f.register(c)
+	c.RegisterFlagCompletionFunc("kind", cobra.FixedCompletions(kinds.All(), cobra.ShellCompDirectiveNoFileComp))
 	return c
 }
 
@@ -63,24 +66,16 @@ const mostEvents = 10_000
 
 func (f *ctlEventFlags) run(cmd *cobra.Command) error {
 	now := time.Now()
-	q := api.EventsQuery{Node: f.node, Cause: f.cause, Level: f.level}
-	for k := range strings.SplitSeq(f.kind, ",") {
-		if k != "" {
-			q.Kinds = append(q.Kinds, k)
-		}
-	}
-	if f.since != "" {
-		var err error
-		if q.After, q.Since, err = api.ParseSince(f.since, now); err != nil {
-			return usagef("--%v", err)
-		}
+	q, err := f.query(now)
+	if err != nil {
+		return err
 	}
 	left := f.limit
 	if left == 0 && f.since == "" && f.cause == 0 {
 		left = 100
 	}
-	begin := q.After
-	last := begin
+	f.elsewhere(cmd, &q, now)
+	last, shown := q.After, 0
 	for {
 		page := mostEvents
 		if left > 0 {
@@ -96,6 +91,7 @@ func (f *ctlEventFlags) run(cmd *cobra.Command) error {
 			}
 			last = list[i].Seq
 		}
+		shown += len(list)
 		if left > 0 {
 			left -= len(list)
 		}
@@ -104,8 +100,10 @@ func (f *ctlEventFlags) run(cmd *cobra.Command) error {
 		}
 		q.After = last
 	}
-	if last == begin {
-		fmt.Fprintln(cmd.ErrOrStderr(), "no event matches")
+	if shown == 0 {
+		if err := f.sayNone(cmd); err != nil {
+			return err
+		}
 	}
 	if !f.follow {
 		return nil
@@ -124,6 +122,73 @@ func (f *ctlEventFlags) run(cmd *cobra.Command) error {
 		case <-time.After(time.Second):
 		}
 	}
+}
+
+// query is what the flags ask for.
+func (f *ctlEventFlags) query(now time.Time) (q api.EventsQuery, err error) {
+	q = api.EventsQuery{Node: f.node, Cause: f.cause, Level: f.level}
+	for k := range strings.SplitSeq(f.kind, ",") {
+		if k != "" {
+			q.Kinds = append(q.Kinds, k)
+		}
+	}
+	if f.since != "" {
+		if q.After, q.Since, err = api.ParseSince(f.since, now); err != nil {
+			return q, usagef("--%v", err)
+		}
+	}
+	return q, nil
+}
+
+// sayNone says on standard error that nothing matches, and whether no event at all names the node.
+func (f *ctlEventFlags) sayNone(cmd *cobra.Command) error {
+	text := "no event matches"
+	if f.node != "" {
+		b, err := f.call(cmd.Context(), http.MethodGet, "/v1/events?"+url.Values{"limit": {"1"}, "node": {f.node}}.Encode(), nil)
+		if err != nil {
+			return err
+		}
+		var list []api.Event
+		if err := json.Unmarshal(b, &list); err != nil {
+			return err
+		}
+		if len(list) == 0 {
+			text = fmt.Sprintf("no event names a node %q: is that its name ('heddle ctl nodes') or node GUID?", f.node)
+		}
+	}
+	_, err := fmt.Fprintln(cmd.ErrOrStderr(), text)
+	return err
+}
+
+// elsewhere says on standard error which of the events since a time another manager has. What is not
+// known of that is not said.
+func (f *ctlEventFlags) elsewhere(cmd *cobra.Command, q *api.EventsQuery, now time.Time) {
+	if q.Since.IsZero() {
+		return
+	}
+	b, err := f.call(cmd.Context(), http.MethodGet, "/v1/ha", nil)
+	var h api.HA
+	if err == nil {
+		err = json.Unmarshal(b, &h)
+	}
+	if text := otherEvents(&h, q.Since, now); err == nil && text != "" {
+		fmt.Fprintln(cmd.ErrOrStderr(), plain(text))
+	}
+}
+
+// otherEvents says where events since a time are that a manager does not have.
+func otherEvents(h *api.HA, since, now time.Time) string {
+	switch {
+	case h.ActiveAt != "":
+		return "this manager is not active: the one at " + h.ActiveAt + " is, and has events of its own (--api)"
+	case h.Before != nil && since.Before(h.Before.Until):
+		format := time.TimeOnly
+		if until := h.Before.Until.Local(); now.Sub(until) > 12*time.Hour {
+			format = time.DateTime
+		}
+		return "before " + h.Before.Until.Local().Format(format) + " the manager at " + h.Before.At + " was active: its events are there (--api)"
+	}
+	return ""
 }
 
 // page reads events by one request.

@@ -153,8 +153,9 @@ var rules = []rule{
 	{"traffic/study", []string{"traffic/...", "route/...", "sim/dataplane", "fabric", "ib/..."}, true, "a question is answered by values; files and terminals are the command's"},
 	{"transport", []string{"mad", "ib/..."}, false, "an edge carries MADs and imports nothing above them"},
 	{"transport/umad", []string{"transport/umad/...", "mad", "ib/...", "internal/umadabi"}, false, "an edge carries MADs and imports nothing above them"},
-	{"api", []string{"subnet", "sm", "vm", "partition", "route/...", "fabric", "fabric/hosts", "fabric/slurm", "ib/...", "internal/version", "web", "access", "subnet/atlas"}, false, "the API reads snapshots and sends commands"},
+	{"api", []string{"api/kinds", "subnet", "sm", "vm", "partition", "route/...", "fabric", "fabric/hosts", "fabric/slurm", "ib/...", "internal/version", "web", "access", "subnet/atlas"}, false, "the API reads snapshots and sends commands"},
 	{"api/show", []string{"fabric", "fabric/cabling", "fabric/hosts", "fabric/slurm", "api", "sm", "sa", "vm", "perf", "mad", "perf/findings", "perf/hotspot", "perf/dftree", "congestion", "subnet", "partition", "ib/...", "internal/version", "subnet/atlas", "subnet/past", "subnet/wiring", "route"}, false, "views are functions of published state"},
+	{"api/kinds", nil, true, "names, whoever has the events"},
 	{"api/exporter", []string{"perf", "ib/..."}, false, "counters are written from a round, as a stream; who serves them is above"},
 	{"api/metrics", []string{"drain", "sm", "sa", "vm", "perf", "perf/hotspot", "perf/dftree", "congestion", "perf/findings", "fabric/cabling", "subnet", "ib/...", "internal/version"}, false, "metrics are a view of values, independent of their source"},
 	{"web", []string{"internal/uplot"}, false, "the page is static files"},
@@ -182,11 +183,12 @@ var rules = []rule{
 	{"internal/uplot", nil, false, "files of a library"},
 	{"internal/pages", nil, true, "a list of any values"},
 	{"internal/toposort", nil, true, "an order of any graph"},
+	{"internal/nearest", nil, true, "names of any things"},
 	{"internal/plural", nil, true, "numbers of any things"},
 }
 
 // algorithms are pure packages that import nothing of this module; every package may import them.
-var algorithms = []string{"internal/heap", "internal/pages", "internal/plural", "internal/toposort"}
+var algorithms = []string{"internal/heap", "internal/nearest", "internal/pages", "internal/plural", "internal/toposort"}
 
 // testSupport are packages that no program may contain.
 var testSupport = []string{
