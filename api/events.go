@@ -152,13 +152,21 @@ func ParseSince(s string, now time.Time) (after uint64, since time.Time, err err
 	if after, err = strconv.ParseUint(s, 10, 64); err == nil {
 		return after, since, nil
 	}
-	if d, err := time.ParseDuration(s); err == nil && d >= 0 {
-		return 0, now.Add(-d), nil
-	}
-	if since, err = time.Parse(time.RFC3339, s); err != nil {
-		err = fmt.Errorf("since %q: want how long ago, such as 2h, a time such as 2026-11-01T00:00:00Z, or the number of an event", s)
+	if since, err = ParseTime(s, now); err != nil {
+		err = fmt.Errorf("%w, or the number of an event", err)
 	}
 	return 0, since, err
+}
+
+// ParseTime reads how long ago, or a time.
+func ParseTime(s string, now time.Time) (t time.Time, err error) {
+	if d, err := time.ParseDuration(s); err == nil && d >= 0 {
+		return now.Add(-d), nil
+	}
+	if t, err = time.Parse(time.RFC3339, s); err != nil {
+		err = fmt.Errorf("since %q: want how long ago, such as 2h, or a time such as 2026-11-01T00:00:00Z", s)
+	}
+	return t, err
 }
 
 // events adds /v1/events.

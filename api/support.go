@@ -3,6 +3,7 @@ package api
 import (
 	"archive/tar"
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"context"
 	"errors"
@@ -21,7 +22,7 @@ import (
 
 // Bounds of a support bundle.
 const (
-	supportSince   = 24 * time.Hour
+	supportSince   = "24h"
 	supportSeconds = 5
 	mostSeconds    = 30
 	// traceBytes bounds the execution trace before compression.
@@ -57,25 +58,24 @@ var tracing sync.Mutex
 // is known of the subnet and of who changed it.
 func support(mux http.Handler, now func() time.Time) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		since, seconds := supportSince, supportSeconds
-		var err, err2 error
-		if s := r.URL.Query().Get("since"); s != "" {
-			since, err = time.ParseDuration(s)
+		at, seconds := now(), supportSeconds
+		q := r.URL.Query()
+		since, err := ParseTime(cmp.Or(q.Get("since"), supportSince), at)
+		if s := q.Get("seconds"); s != "" && err == nil {
+			if seconds, err = strconv.Atoi(s); err != nil || seconds < 0 || seconds > mostSeconds {
+				err = fmt.Errorf("seconds %q: want those of the execution trace, 0 to %d", s, mostSeconds)
+			}
 		}
-		if s := r.URL.Query().Get("seconds"); s != "" {
-			seconds, err2 = strconv.Atoi(s)
-		}
-		if err != nil || err2 != nil || since <= 0 || seconds < 0 || seconds > mostSeconds {
-			refuse(w, http.StatusUnprocessableEntity, fmt.Sprintf("want since as a time such as 24h, and seconds of the execution trace from 0 to %d", mostSeconds))
+		if err != nil {
+			refuse(w, http.StatusUnprocessableEntity, err.Error())
 			return
 		}
-		at := now()
 		w.Header().Set("Content-Type", "application/gzip")
 		w.Header().Set("Content-Disposition", `attachment; filename="heddle-support.tar.gz"`)
 		w.Header().Set("Cache-Control", "no-store")
 		z := gzip.NewWriter(w)
 		b := &bundle{tar: tar.NewWriter(z), at: at}
-		b.fill(r.Context(), mux, at.Add(-since), time.Duration(seconds)*time.Second)
+		b.fill(r.Context(), mux, since, time.Duration(seconds)*time.Second)
 		if errors.Join(b.err, b.tar.Close(), z.Close()) != nil {
 			panic(http.ErrAbortHandler) // the client sees that it is not whole
 		}

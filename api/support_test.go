@@ -87,3 +87,25 @@ func TestSupportSize(t *testing.T) {
 		t.Errorf("the bundle has %d bytes without a trace", size)
 	}
 }
+
+// TestSupportSince: since is what it is for events, and a mistake is named.
+func TestSupportSince(t *testing.T) {
+	b := &large{fake: newFake(0)}
+	h := New(b, Options{Token: "secret"})
+	ask := func(query string) *httptest.ResponseRecorder {
+		r := httptest.NewRequest(http.MethodGet, "http://localhost/v1/support?seconds=0&"+query, nil)
+		r.Header.Set("Authorization", "Bearer secret")
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		return w
+	}
+	from := time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC)
+	if w := ask("since=" + from.Format(time.RFC3339)); w.Code != http.StatusOK || !b.asked.Since.Equal(from) {
+		t.Errorf("%d, events since %v", w.Code, b.asked.Since)
+	}
+	for query, want := range map[string]string{"since=yesterday": "since \"yesterday\": want how long ago", "since=-1h": "want how long ago"} {
+		if w := ask(query); w.Code != http.StatusUnprocessableEntity || !strings.Contains(w.Body.String(), want) {
+			t.Errorf("%s: %d %s", query, w.Code, w.Body)
+		}
+	}
+}

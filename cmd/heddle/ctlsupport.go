@@ -31,6 +31,9 @@ and users: the command needs an administrator, and only the owner can read the f
 			if err != nil {
 				return err
 			}
+			if _, err := sinceTime(since, time.Now()); err != nil {
+				return err
+			}
 			path := "/v1/support?" + url.Values{"since": {since}, "seconds": {fmt.Sprint(seconds)}}.Encode()
 			resp, err := m.request(cmd.Context(), http.MethodGet, path, nil, 0)
 			if err != nil {
@@ -54,7 +57,7 @@ and users: the command needs an administrator, and only the owner can read the f
 		},
 	}
 	o.registerPlace(c)
-	c.Flags().StringVar(&since, "since", "24h", "events and audit log of the last `TIME`, at most 10,000 of each")
+	c.Flags().StringVar(&since, "since", "24h", "`WHEN` of the first event and entry of the audit log, at most 10,000 of each: how long ago (2h), or a time (2026-11-01T00:00:00Z)")
 	c.Flags().IntVar(&seconds, "seconds", 5, "`SECONDS` of the execution trace, 0 to 30")
 	c.Flags().StringVarP(&file, "out", "o", "", "`FILE`, which must not exist (default: named by the time)")
 	return c

@@ -174,12 +174,9 @@ func sinceTime(s string, now time.Time) (time.Time, error) {
 	if s == "" {
 		return time.Time{}, nil
 	}
-	if d, err := time.ParseDuration(s); err == nil && d >= 0 {
-		return now.Add(-d), nil
-	}
-	t, err := time.Parse(time.RFC3339, s)
+	t, err := api.ParseTime(s, now)
 	if err != nil {
-		return t, usagef("--since %q: want how long ago, such as 24h, or a time such as 2026-11-01T00:00:00Z", s)
+		return t, usagef("--%v", err)
 	}
 	return t, nil
 }

@@ -292,19 +292,23 @@ func TestNames(t *testing.T) {
 
 func TestTableErrors(t *testing.T) {
 	for text, want := range map[string]string{
-		"a,1,b,1\na,1,c,1\n":            `x:2: "a" port 1 has a cable in line 1 already`,
-		"a,1,b,1\nc,0,d,1\n":            `x:2: port "0": a port is a number from 1 to 254`,
-		"a,1,b,1\nc,1,d\n":              "x:2: 3 fields",
-		"a,1,b,1,4x,FAST\n":             `x:1: speed "FAST"`,
-		"a,1,b,1,5x\n":                  `x:1: width "5x"`,
-		"a,1,0xzz,1\n":                  `x:1: "0xzz" is no GUID`,
-		",1,b,1\n":                      "x:1: a node without a name",
-		"switch,port,host,port\n":       "x:1: there is no cable",
-		"a,1,b,1\n\"c,1,d,1\n":          "x:2: ",
-		"a,1,b,1,4x,HDR,red,7\n":        "x:1: 8 fields",
-		"a,1,a,1\n":                     `x:1: "a" port 1 has a cable in line 1 already`,
-		"a;1;b;300\n":                   `x:1: port "300"`,
-		"a,1,b,1\nswitch,port,h,port\n": `x:2: port "port"`,
+		"a,1,b,1\na,1,c,1\n":             `x:2: "a" port 1 has a cable in line 1 already`,
+		"a,1,b,1\nc,0,d,1\n":             `x:2: port "0": a port is a number from 1 to 254`,
+		"a,1,b,1\nc,1,d\n":               "x:2: 3 fields",
+		"a,1,b,1,4x,FAST\n":              `x:1: speed "FAST"`,
+		"a,1,b,1,5x\n":                   `x:1: width "5x"`,
+		"a,1,0xzz,1\n":                   `x:1: "0xzz" is no GUID`,
+		",1,b,1\n":                       "x:1: a node without a name",
+		"switch,port,host,port\n":        "x:1: there is no cable",
+		"a,1,b,1\n\"c,1,d,1\n":           "x:2: ",
+		"a,1,b,1,4x,HDR,red,7\n":         "x:1: 8 fields",
+		"leaf-1,19,spine-1\n":            "x:1: 3 fields; a line is: node, port, node, port",
+		"# plan\n\nleaf-1;19\nb;1;c;1\n": "x:3: 2 fields",
+		"leaf-1 19 spine-1 3\n":          `x:1: "leaf-1 19 spine-1 3" is no line of a table (node, port, node, port, with commas between)`,
+		"# c\nnothing\n":                 `x:2: "nothing" is no line of a table`,
+		"a,1,a,1\n":                      `x:1: "a" port 1 has a cable in line 1 already`,
+		"a;1;b;300\n":                    `x:1: port "300"`,
+		"a,1,b,1\nswitch,port,h,port\n":  `x:2: port "port"`,
 	} {
 		_, err := Read(strings.NewReader(text), "x")
 		var bad *ParseError

@@ -85,11 +85,15 @@ func Read(r io.Reader, name string) (*Plan, error) {
 	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, bufio.ErrBufferFull) {
 		return nil, err
 	}
-	if sep := separator(head); sep != 0 {
+	at, first := firstLine(head)
+	if sep := separator(first); sep != 0 {
 		return readTable(br, name, sep)
 	}
 	scan := &scanner{r: br}
 	f, err := fabric.ReadNetlist(scan, fabric.NetlistOptions{Name: name})
+	if bad := (*fabric.NetlistError)(nil); errors.As(err, &bad) && bad.Line == 0 && bad.Err == nil && len(first) > 0 && !netlistLine(first) {
+		return nil, &ParseError{name, at, fmt.Sprintf("%.60q is no line of a table (node, port, node, port, with commas between), and no netlist follows (Switch 36 \"S-1\" and its ports)", first)}
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -130,24 +134,33 @@ func fromFabric(f *fabric.Fabric, rates bool, guids [4]bool) *Plan {
 	return p
 }
 
-// separator is that of a CSV table, 0 if the text is none: the first line that says anything has at
-// least three outside of a comment.
-func separator(head []byte) rune {
+// firstLine is the first line that says anything, without a comment, and its number.
+func firstLine(head []byte) (n int, line []byte) {
 	for line := range bytes.Lines(head) {
-		line = bytes.TrimSpace(line)
-		if len(line) == 0 || line[0] == '#' {
-			continue
+		n++
+		if line = bytes.TrimSpace(line); len(line) > 0 && line[0] != '#' {
+			line, _, _ = bytes.Cut(line, []byte("#"))
+			return n, bytes.TrimSpace(line)
 		}
-		line, _, _ = bytes.Cut(line, []byte("#"))
-		for _, sep := range []byte{',', ';', '\t'} {
-			if bytes.Count(line, []byte{sep}) >= 3 {
-				return rune(sep)
-			}
+	}
+	return n, nil
+}
+
+// separator is that of a CSV table by its first line, 0 if the text is none: it has at least three, or any
+// comma or semicolon and is no line of a netlist. Such a table has a mistake there, which its reader
+// names.
+func separator(first []byte) rune {
+	for _, sep := range []byte{',', ';', '\t'} {
+		if n := bytes.Count(first, []byte{sep}); n >= 3 || n > 0 && sep != '\t' && !netlistLine(first) {
+			return rune(sep)
 		}
-		return 0
 	}
 	return 0
 }
+
+// netlistLine reports whether a line may be one of a netlist: names in quotation marks, ports in
+// brackets, or NAME=VALUE.
+func netlistLine(line []byte) bool { return bytes.ContainsAny(line, `"[=`) }
 
 // rates are the places of a netlist that say widths or speeds.
 var rates = regexp.MustCompile(`(?mi)^\s*(width|speed|extspeed)\b|\b(1|2|4|8|12)x(SDR|DDR|QDR|FDR10|FDR|EDR|HDR|NDR|XDR)\b|\s[wse]=\d`)
