@@ -112,7 +112,8 @@ func (w *watch) longest() time.Duration { return time.Duration(w.gap.Swap(0)) }
 
 // TestPairGap measures how long a host gets no answer of the SA when the active manager is killed, or
 // hands over: one that asks where its port says, and with a LID that floats one that hears nothing.
-// docs/ha-measured.md has the numbers. With HEDDLE_LONG=11664 the subnet has as many hosts, and each is done once.
+// docs/ha-measured.md has the numbers; three times the goal is too long. With HEDDLE_LONG=11664 the subnet has as
+// many hosts, and each is done once.
 func TestPairGap(t *testing.T) {
 	need.Long(t)
 	size, rounds := "648", 5
@@ -158,10 +159,21 @@ func TestPairGap(t *testing.T) {
 				}
 			}
 			for how, list := range gaps {
-				slices.Sort(list)
-				t.Logf("%s: without an answer for %v in the median, %v at least, %v at most, of %d times", how, list[len(list)/2], list[0], list[len(list)-1], len(list))
+				gapWithin(t, how, list, map[string]time.Duration{"kill -9": 500 * time.Millisecond, "handover": 200 * time.Millisecond}[how])
 			}
 		})
+	}
+}
+
+// gapWithin shows times without an answer, and fails if their median is above three times the goal: real time is what is
+// tested here, on a machine that may do other things too.
+func gapWithin(t *testing.T, how string, list []time.Duration, goal time.Duration) {
+	t.Helper()
+	slices.Sort(list)
+	median := list[len(list)/2]
+	t.Logf("%s: without an answer for %v in the median, %v at least, %v at most, of %d times", how, median, list[0], list[len(list)-1], len(list))
+	if median > 3*goal {
+		t.Errorf("%s: without an answer for %v in the median; the goal is %v", how, median, goal)
 	}
 }
 
