@@ -116,8 +116,8 @@ func TestMapTransfer(t *testing.T) {
 // the picture, frames while it is moved and zoomed, and the heap. Times depend on the machine, so it runs
 // for "make bench-page" alone.
 func TestPageSpeed(t *testing.T) {
-	if os.Getenv("HEDDLE_PAGE_SPEED") == "" {
-		t.Skip("make bench-page")
+	if os.Getenv("HEDDLE_PAGE_SPEED") == "" { // make bench-page
+		need.Long(t)
 	}
 	b := openBrowser(t)
 	dir := t.TempDir()
