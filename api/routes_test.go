@@ -26,6 +26,10 @@ type noHA struct{ Availability }
 func (noHA) HA() HA                        { return HA{Mode: "single"} }
 func (noHA) Healthy(context.Context) error { return nil }
 
+func (noHA) Handover(context.Context) error { return ErrNoPair }
+
+func (noHA) Takeover(context.Context, bool) error { return ErrNoPair }
+
 // tokenStore keeps tokens in memory.
 type tokenStore struct {
 	access.Registry
