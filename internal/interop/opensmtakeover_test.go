@@ -5,6 +5,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"syscall"
@@ -130,6 +131,7 @@ func testTakeOver(b *opensmBed, off, groups int) {
 	// What OpenSM keeps is on disk when it has swept: it dumps its SA then.
 	waitFile(t, filepath.Join(b.osmd, opensm.FileDump), fmt.Sprintf("0x%016x", uint64(made[len(made)-1].GUID())))
 
+	joined := b.memberships(host, made)
 	out, err := b.imported()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
@@ -141,14 +143,15 @@ func testTakeOver(b *opensmBed, off, groups int) {
 	sm := start(t, b.dir, nil, heddle, "sm", "--config", "heddle.yaml", "--priority", "9", "--api", addr, "--sa-key", "1")
 	sm.await("SUBNET UP\n", 0, upTime)
 	awaitState(t, &b.built, addr, "MASTER", upTime)
-	if log := sm.Output(); !strings.Contains(log, " 0 LFT blocks sent") {
-		t.Errorf("heddle wrote forwarding tables:\n%s", tail(log))
+	sent := regexp.MustCompile(`sweep ends: .* (\d+) LFT blocks sent`).FindAllStringSubmatch(sm.Output(), -1)
+	if len(sent) == 0 || slices.ContainsFunc(sent, func(m []string) bool { return m[1] != "0" }) {
+		t.Errorf("heddle wrote forwarding tables: %q\n%s", sent, tail(sm.Output()))
 	}
 	if now := b.awaitLIDs(ports - off); !within(now, before) {
 		t.Errorf("LIDs moved:\n%s", lidDiff(now, before))
 	}
 	host.lid = ib.LID(status(t, addr).LID)
-	b.seeGroups(host, made)
+	b.sameGroups("with heddle", host, joined)
 	b.power("up", sleepers)
 	if now := b.awaitLIDs(ports); !maps.Equal(now, before) {
 		t.Errorf("LIDs of hosts that came back:\n%s", lidDiff(before, now))
@@ -156,11 +159,11 @@ func testTakeOver(b *opensmBed, off, groups int) {
 	if err := b.osm.stop(syscall.SIGTERM); err != nil {
 		t.Logf("opensm ended: %v", err)
 	}
-	b.wayBack(sm, before, sleepers, made)
+	b.wayBack(sm, before, sleepers, host, joined)
 }
 
 // wayBack lets OpenSM take the subnet over with heddle's export alone, while some hosts are off.
-func (b *opensmBed) wayBack(sm program, before map[string]int, sleepers []string, made []ib.GID) {
+func (b *opensmBed) wayBack(sm program, before map[string]int, sleepers []string, host *saClient, joined map[ib.GID]wire.MCMemberRecord) {
 	t := b.t
 	if err := sm.stop(syscall.SIGTERM); err != nil {
 		t.Errorf("heddle sm ended with %v", err)
@@ -178,8 +181,8 @@ func (b *opensmBed) wayBack(sm program, before map[string]int, sleepers []string
 	if now := b.awaitLIDs(len(before)); !maps.Equal(now, before) {
 		t.Errorf("LIDs moved on the way back:\n%s", lidDiff(before, now))
 	}
-	host := newSAClient(t, b.cas[3], b.sock, ib.LID(b.lidOf(t, b.sock, b.cas[0])))
-	b.seeGroups(host, made)
+	host.lid = ib.LID(b.lidOf(t, b.sock, b.cas[0]))
+	b.sameGroups("on the way back", host, joined)
 }
 
 // within reports whether all of a are in b.
@@ -205,19 +208,28 @@ func (b *opensmBed) makeGroups(host *saClient, n int) (made []ib.GID) {
 	return made
 }
 
-// seeGroups checks that all groups are there, each with an MLID of its own.
-func (b *opensmBed) seeGroups(host *saClient, groups []ib.GID) {
+// memberships are those of the second host in groups: with their MLIDs, states and what else the record has.
+func (b *opensmBed) memberships(host *saClient, groups []ib.GID) map[ib.GID]wire.MCMemberRecord {
 	b.t.Helper()
-	var mlids []ib.LID
+	list := map[ib.GID]wire.MCMemberRecord{}
+	port := ib.MakeGID(ib.DefaultSubnetPrefix, b.fab.Nodes[b.fab.Find(b.cas[1])].Ports[1].GUID)
 	for _, g := range groups {
 		var r wire.MCMemberRecord
-		if err := r.Decode(host.ask(ib.MethodGet, wire.AttrMCMemberRecord, wire.MCMemberCompMGID, 1, &wire.MCMemberRecord{MGID: g})); err != nil {
+		if err := r.Decode(host.ask(ib.MethodGet, wire.AttrMCMemberRecord, wire.MCMemberCompMGID|wire.MCMemberCompPortGID, 1, &wire.MCMemberRecord{MGID: g, PortGID: port})); err != nil {
 			b.t.Fatal(err)
 		}
-		mlids = append(mlids, r.MLID)
+		list[g] = r
 	}
-	slices.Sort(mlids)
-	if len(slices.Compact(mlids)) != len(groups) {
-		b.t.Errorf("MLIDs %v of %d groups", mlids, len(groups))
+	return list
+}
+
+// sameGroups compares memberships with those of before: another manager must not change an MLID, nor a member.
+func (b *opensmBed) sameGroups(when string, host *saClient, before map[ib.GID]wire.MCMemberRecord) {
+	b.t.Helper()
+	now := b.memberships(host, slices.Collect(maps.Keys(before)))
+	for g, was := range before {
+		if r := now[g]; r.MLID != was.MLID || r.PortGID != was.PortGID || r.JoinState != was.JoinState || r.PKey != was.PKey || r.QKey != was.QKey {
+			b.t.Errorf("group %v %s: %+v, was %+v", g, when, r, was)
+		}
 	}
 }
