@@ -70,6 +70,13 @@ func (c *Core) Quiescent() bool {
 	return c.Phase == notice.PhaseIdle && !c.agenda.Wanted() && c.traps.Next() == mad.Never && c.Engine.Idle() && !(c.MayUpkeep() && c.vports.Unshown())
 }
 
+// Settled reports whether the last snapshot shows the subnet as this master left it: no sweep or change is
+// under way or asked for, and all is stored. Reads may be under way.
+func (c *Core) Settled() bool {
+	return c.State == subnet.Master && c.Up && len(c.Unsaved) == 0 && !c.agenda.Wanted() && c.traps.Next() == mad.Never &&
+		(c.Phase == notice.PhaseIdle || c.Phase == notice.PhaseLight)
+}
+
 // AttrStat counts the SMPs of one attribute.
 type AttrStat struct {
 	Attr              ib.AttrID

@@ -44,7 +44,10 @@ func (c *Core) takeoverDone() bool {
 			c.takeover.Forgo() // nothing is written in the subnet of another master
 		} else if c.takeover.More() {
 			return c.Pending > 0
+		} else if c.takeover.CheckFirst() {
+			return true
 		}
+	case c.takeover.Checked():
 	case c.takeover.Next() == mad.Never:
 		c.endTakeover()
 		return true
@@ -93,11 +96,19 @@ func (c *Core) endTakeover() {
 		c.Snapshot = s
 		c.PublishState()
 	}
-	text := fmt.Sprintf("the SA answers from what the last master published; %s checked", plural.Of(r.Switches, "switch"))
+	whose := "the last master published"
+	if r.Restarted {
+		whose = "this manager published before its restart"
+	}
+	text := fmt.Sprintf("the SA answers from what %s; %s checked", whose, plural.Of(r.Switches, "switch"))
 	if r.Lost > 0 {
 		text += fmt.Sprintf(", %d of them lost", r.Lost)
 	}
-	text += fmt.Sprintf("; %d of %s told of their new manager", r.Told, plural.Of(r.Hosts, "port"))
+	if r.Restarted && r.Told == 0 {
+		text += fmt.Sprintf("; %s of hosts read", plural.Of(r.Hosts, "port"))
+	} else {
+		text += fmt.Sprintf("; %d of %s told of their new manager", r.Told, plural.Of(r.Hosts, "port"))
+	}
 	if moved != nil {
 		text += fmt.Sprintf("; LID %v of the manager came to this port by %s in %s",
 			c.OwnLID(), plural.Of(moved.Blocks(), "LFT block"), plural.Of(moved.Stages(), "stage"))

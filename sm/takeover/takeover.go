@@ -15,6 +15,11 @@
 // with hosts are checked first, the nearest ones before others; the hosts of a switch are notified
 // as soon as it has been checked.
 //
+// A manager that was restarted succeeds itself: the snapshot is what it published before it was
+// stopped, which may be a minute ago. So the switches are checked before the SA answers, and the ports of
+// hosts after that. Hosts know their manager: none is told, unless it names another one by then. If our
+// own port does, another manager was master meanwhile, and the map is not used.
+//
 // Inputs are the snapshot, the moment of succession, and answers. Outputs are items of work, and
 // when no item is pending a Result.
 package takeover
@@ -72,7 +77,9 @@ type Machine struct {
 	s       *subnet.Snapshot
 	chart   chart
 	asking  bool      // the managers and our own port are asked
-	ahead   bool      // the check is still to begin: the snapshot is published first
+	ahead   bool      // the check is still to begin, or to go on: the snapshot is published first
+	first   bool      // the switches are checked, and the snapshot is published after that
+	drawn   bool      // the chart has all nodes, and checks was made
 	checks  []int32   // switches that are to be asked, in their order
 	tells   []ref     // ports of hosts that are to be read and told
 	reads   []ref     // ports of switches that report a change, to be read
@@ -104,9 +111,10 @@ type found struct {
 
 // Result has the counts of a takeover.
 type Result struct {
-	Switches, Lost int // switches that were asked; that do not answer or have no tables
-	Hosts, Told    int // ports of hosts that were read; that were told
-	Changed        int // ports whose link is not as the snapshot has it
+	Restarted      bool // the snapshot was that of this manager, before it was restarted
+	Switches, Lost int  // switches that were asked; that do not answer or have no tables
+	Hosts, Told    int  // ports of hosts that were read; that were told
+	Changed        int  // ports whose link is not as the snapshot has it
 }
 
 // New returns the takeover of a manager that has no snapshot.
@@ -153,7 +161,7 @@ func (m *Machine) Begin() (why string) {
 		return "it has no tables"
 	}
 	m.s, m.asking = s, true
-	m.result, m.refusal = Result{}, ""
+	m.result, m.refusal = Result{Restarted: m.restarted()}, ""
 	if s.PortByPortGUID(m.Config.PortGUID) >= 0 {
 		why = m.planFloat()
 	}
@@ -197,6 +205,12 @@ func (m *Machine) others() (list []int32) {
 	return list
 }
 
+// restarted reports whether the snapshot is what this manager published before it was restarted. A
+// mastership that was granted succeeds another one, and may have the LIDs of that one.
+func (m *Machine) restarted() bool {
+	return m.s.PortGUID == m.Config.PortGUID && !m.Config.Granted
+}
+
 // Ask lists the first requests, in the phase of the takeover.
 func (m *Machine) Ask() {
 	f := m.chart.f
@@ -214,10 +228,24 @@ func (m *Machine) Ask() {
 func (m *Machine) Asking() bool    { return m.asking }
 func (m *Machine) Refused() string { return m.refusal }
 
+// CheckFirst begins the check of the switches if the snapshot is to be published after that. It reports
+// whether it has.
+func (m *Machine) CheckFirst() bool {
+	if !m.restarted() || m.refusal != "" {
+		return false
+	}
+	m.asking, m.first = false, true
+	m.Check()
+	return true
+}
+
+// Checked reports whether the switches were checked, and the snapshot is to be published now.
+func (m *Machine) Checked() bool { return m.first }
+
 // Serve returns the snapshot to be published, from which the SA answers from now on. Check is to be
 // called when it is published.
 func (m *Machine) Serve() *subnet.Snapshot {
-	m.asking, m.answers, m.ahead = false, true, true
+	m.asking, m.first, m.answers, m.ahead = false, false, true, true
 	s := &subnet.Snapshot{}
 	*s = *m.s
 	s.Self = m.shown(m.chart.f.Self)
@@ -225,8 +253,27 @@ func (m *Machine) Serve() *subnet.Snapshot {
 	s.Veiled, s.Gone = true, nil
 	s.Graph, s.Problems = nil, nil
 	m.floated(s)
+	m.show(s, m.s)
 	m.s = s
 	return s
+}
+
+// show shows in a snapshot that is made of another one what was found since that.
+func (m *Machine) show(s, of *subnet.Snapshot) {
+	if len(m.found) == 0 {
+		return
+	}
+	var nodes []int32
+	for _, x := range m.found {
+		p := s.Edit(of, x.port)
+		p.Info.PortState = min(p.Info.PortState, x.state)
+		if nodes = append(nodes, p.Node); p.Peer.Node >= 0 {
+			nodes = append(nodes, p.Peer.Node)
+		}
+	}
+	slices.Sort(nodes)
+	s.Carry(of, slices.Compact(nodes))
+	m.found = nil
 }
 
 // Next is when Check or More is to be called, mad.Never if neither is.
@@ -240,13 +287,16 @@ func (m *Machine) Next() mad.Time {
 	return mad.Never
 }
 
-// Check lists the requests of the check.
+// Check lists the requests of the check, or those that are left of it.
 func (m *Machine) Check() {
 	m.ahead = false
-	if m.draw(false) { // it was possible before
+	if !m.drawn {
+		if m.drawn = m.draw(false); !m.drawn { // it was possible before
+			return
+		}
 		m.checks = m.chart.order()
-		m.feed()
 	}
+	m.feed()
 }
 
 // shown is a port of the chart in the snapshot.
@@ -257,7 +307,7 @@ func (m *Machine) shown(r ref) ref { return ref{Node: m.chart.at[r.Node], Port: 
 func (m *Machine) feed() {
 	for m.Todo.N < m.Config.MaxWindow {
 		switch {
-		case len(m.tells) > 0:
+		case len(m.tells) > 0 && !m.first:
 			r := m.tells[0]
 			m.tells = m.tells[1:]
 			m.result.Hosts++
@@ -448,6 +498,10 @@ func (m *Machine) portInfo(it work.Item, comp *mad.Completion) {
 			m.refusal = errOwn.Error()
 			return
 		}
+		if m.restarted() && pi.MasterSMLID != lids.Base {
+			m.refusal = fmt.Sprintf("our own port names LID %v as that of its master, so another manager was master", pi.MasterSMLID)
+			return
+		}
 		p.Info = pi
 		return
 	}
@@ -474,16 +528,7 @@ func (m *Machine) End(published *subnet.Snapshot) (r Result, s *subnet.Snapshot)
 	if len(m.found) > 0 {
 		s = &subnet.Snapshot{}
 		*s = *published
-		var nodes []int32
-		for _, x := range m.found {
-			p := s.Edit(published, x.port)
-			p.Info.PortState = min(p.Info.PortState, x.state)
-			if nodes = append(nodes, p.Node); p.Peer.Node >= 0 {
-				nodes = append(nodes, p.Peer.Node)
-			}
-		}
-		slices.Sort(nodes)
-		s.Carry(published, slices.Compact(nodes))
+		m.show(s, published)
 	}
 	r = m.result
 	m.end()
@@ -492,5 +537,6 @@ func (m *Machine) End(published *subnet.Snapshot) (r Result, s *subnet.Snapshot)
 
 func (m *Machine) end() {
 	m.s, m.chart, m.state, m.asking, m.ahead, m.float = nil, chart{}, nil, false, false, nil
+	m.first, m.drawn = false, false
 	m.checks, m.tells, m.reads, m.found = nil, nil, nil, nil
 }

@@ -1,6 +1,9 @@
 package takeover
 
 import (
+	"bytes"
+	"encoding/binary"
+	"hash/crc32"
 	"testing"
 
 	"heddle/ib"
@@ -9,6 +12,7 @@ import (
 	"heddle/route/engine/minhop"
 	"heddle/sm/topo"
 	"heddle/subnet"
+	"heddle/subnet/mirror"
 )
 
 func published(tb testing.TB, kind string, params ...string) *subnet.Snapshot {
@@ -97,6 +101,25 @@ func TestChart(t *testing.T) {
 	if _, ok := draw(published(t, "torus", "3x3"), 1, noKey, false); ok {
 		t.Error("a chart for a port that is not there")
 	}
+}
+
+// FuzzChart: whatever a file or another manager says of a subnet has a chart, or none.
+func FuzzChart(f *testing.F) {
+	s := published(f, "xgft", "1", "4", "1")
+	msg := mirror.NewEncoder(1).Next(s)
+	f.Add(bytes.Clone(msg[:len(msg)-4]))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		var m mirror.Mirror
+		if m.Apply(binary.BigEndian.AppendUint32(bytes.Clone(b), crc32.Checksum(b, crc32.MakeTable(crc32.Castagnoli)))) != nil {
+			return
+		}
+		s := m.Snapshot()
+		for i := range min(s.FirstVPort(), 16) {
+			if c, ok := draw(s, s.Ports[i].GUID, noKey, false); ok {
+				c.order()
+			}
+		}
+	})
 }
 
 // BenchmarkDraw is the chart of 11,664 hosts.
