@@ -201,7 +201,7 @@ type Daemon struct {
 	cores      int           // Config.Cores, never 0
 
 	// The SA.
-	unsaved atomic.Pointer[unsavedChanges] // nil: none
+	durable
 	options atomic.Pointer[sa.Options]
 	held    *holder.Table // where answers note the paths that they hand out; nil: nobody needs to know
 	single  bool          // the port cannot segment
@@ -232,6 +232,12 @@ type pictures struct {
 	dates   dates
 	history *history
 	planner planner
+}
+
+// durable is what is known of changes that the store lacks.
+type durable struct {
+	unsaved atomic.Pointer[unsavedChanges] // of the SA; nil: none
+	settled bool                           // the core was when it was told to stop; for Settled
 }
 
 // mails are rung when something waits in shared for a loop.
@@ -306,6 +312,16 @@ func (d *Daemon) SetOptions(o sa.Options) {
 	o.SAKey, o.TrustLocal = d.cfg.SA.SAKey, d.cfg.SA.TrustLocal
 	d.options.Store(&o)
 }
+
+// Busy reports whether the manager that runs is master of a subnet that is up, and has something to do.
+func (d *Daemon) Busy() bool {
+	st := d.fresh()
+	return st.Up && st.State == subnet.Master && (!st.Settled || d.unsaved.Load() != nil)
+}
+
+// Settled reports, after Run, whether the manager was stopped while the subnet was as Snapshot shows it and
+// all was stored.
+func (d *Daemon) Settled() bool { return d.settled && d.unsaved.Load() == nil }
 
 func (d *Daemon) now() mad.Time { return d.clock.now() }
 

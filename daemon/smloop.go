@@ -173,6 +173,7 @@ func (l *loop) stop(err error) {
 	}
 	l.stopping = true
 	l.result = err
+	l.d.settled = l.d.core.Settled()
 	l.shell.Step(sm.Stop{})
 }
 

@@ -34,6 +34,7 @@ func (c *Core) Status() Status {
 		s.Retried += a.Retried
 		s.TimedOut += a.TimedOut
 	}
+	s.Settled = c.Settled()
 	s.Unseen, s.OwnSilent = c.absent.Count()
 	s.Damped = c.links.Damped()
 	s.Partitions = c.pkeys.Status()
@@ -90,6 +91,7 @@ type Status struct {
 	Phase      notice.Phase
 	Done, Todo int // progress of the phase: items done, items known so far
 	Up         bool
+	Settled    bool // see Core.Settled
 	PortGUID   ib.GUID
 	LID        ib.LID
 	Priority   uint8

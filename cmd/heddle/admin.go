@@ -55,6 +55,10 @@ func (f smFlags) administer(cfg *daemon.Config, inherited bool, key uint64, log 
 		// A subnet needs a manager, so it starts with the partitions in force.
 		cfg.PartitionsErr = err
 	}
+	if cfg.Warm != nil && !inherited && cfg.Partitions != nil && (inForce == nil || !cfg.Partitions.Equal(inForce)) {
+		log.Warn("what was published before the restart is not used, because the partitions are others: the subnet is read before queries are answered", "kind", "checkpoint")
+		cfg.Warm = nil
+	}
 	if cfg.SA, err = f.readOptions(cmp.Or(cfg.Partitions, inForce), log); err != nil {
 		return err
 	}

@@ -143,7 +143,8 @@ is master.
 On SIGHUP it reads its configuration file and the files that settings name again,
 as 'heddle ctl reload' does, which also says which settings need a restart; an
 error in one of them changes nothing. SIGINT or SIGTERM end it; the subnet stays
-as it is.`,
+as it is. With --state a manager alone then leaves what it published last there,
+from which the next one answers until it has read the subnet.`,
 		Example: `  heddle sm --port umad:mlx5_0/1 --state /var/lib/heddle
   heddle sm --port ibsim:Spine0@my-fabric --once`,
 		Args: noArgs,
@@ -178,7 +179,11 @@ as it is.`,
 			if f.HA.Peer != "" {
 				return f.managePair(cmd, m, st)
 			}
-			m.authority = single(&m, st)
+			a := single(&m, st)
+			if j, ok := st.(journal.Store); ok && f.Files.State != "" && !once {
+				a.Checkpoints = process.NewCheckpoints(f.Files.State, j, cfg.Prefix, cfg.LMC, log)
+			}
+			m.authority = a
 			return exitStatus(f.manage(cmd, m))
 		},
 	}

@@ -75,10 +75,15 @@ type Mandate struct {
 	Lead func(dropped bool) error
 	Led  func()
 	// Warm returns the last snapshot of the previous manager, nil if that is not known, and the
-	// moves of the LIDs of its port to Port, nil if they do not move. Published is called with each
-	// snapshot of a subnet that is up, for the next manager. Both may be nil.
+	// moves of the LIDs of its port to Port, nil if they do not move. It is called once, before Store
+	// is changed. Published is called with each snapshot of a subnet that is up, for the next manager.
+	// Both may be nil.
 	Warm      func() (*subnet.Snapshot, *sm.Float)
 	Published func(*subnet.Snapshot)
+	// Began is called with the manager before it runs, and Stopped when it has ended; settled says that it
+	// was stopped while nothing was to be done. Both may be nil.
+	Began   func(*daemon.Daemon)
+	Stopped func(settled bool)
 	// Wall is the time in which ends of leases are stored, in nanoseconds since 1970; nil: that of this
 	// machine.
 	Wall func() int64
@@ -201,7 +206,14 @@ func (p *Process) reign(ctx context.Context, m *Mandate) error {
 		defer done.Wait()
 		defer end()
 	}
-	return d.Run(ctx)
+	if m.Began != nil {
+		m.Began(d)
+	}
+	err = d.Run(ctx)
+	if m.Stopped != nil {
+		m.Stopped(err == nil && d.Settled())
+	}
+	return err
 }
 
 // enter begins a phase: with a manager, or on standby.

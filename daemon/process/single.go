@@ -18,6 +18,8 @@ type Single struct {
 	// port opened anew; nil: never.
 	Again func(err error) bool
 	State store.Store
+	// Checkpoints keep what the manager published last while the process is restarted; nil: nothing does.
+	Checkpoints *Checkpoints
 }
 
 // Run implements Authority, as do the methods below.
@@ -31,7 +33,11 @@ func (s *Single) Await(ctx context.Context) (*Mandate, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Mandate{Port: port, Store: s.State}, nil
+	m := &Mandate{Port: port, Store: s.State}
+	if s.Checkpoints != nil {
+		s.Checkpoints.give(m)
+	}
+	return m, nil
 }
 
 func (s *Single) Ended(m *Mandate, err error) (bool, error) {
@@ -42,7 +48,11 @@ func (s *Single) Ended(m *Mandate, err error) (bool, error) {
 	return false, err
 }
 
-func (s *Single) Leave(context.Context) {}
+func (s *Single) Leave(ctx context.Context) {
+	if s.Checkpoints != nil {
+		s.Checkpoints.leave(ctx)
+	}
+}
 
 func (s *Single) Store() store.Store { return s.State }
 
