@@ -338,13 +338,14 @@ func (s *scene) begin(want ib.LID) {
 	})
 }
 
-// joinedAll reports whether all hosts are members as far as the manager at lid is concerned.
+// joinedAll reports whether all hosts are members as far as the manager at lid is concerned, and none waits
+// for an answer.
 func (s *scene) joinedAll(lid ib.LID) (ok bool) {
 	ok = true
 	s.d.Do(func(*sim.Subnet) {
 		for _, h := range s.hosts {
 			for k := range h.in {
-				ok = ok && (h.off || h.in[k].by == lid)
+				ok = ok && (h.off || h.in[k].by == lid && h.in[k].asked == 0)
 			}
 		}
 	})

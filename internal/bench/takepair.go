@@ -122,8 +122,11 @@ func (p *pairDuo) start(i int) (err error) {
 func (p *pairDuo) state(i int) string { return filepath.Join(p.dir, fmt.Sprint("state", i)) }
 
 // ask asks manager i.
-func (p *pairDuo) ask(i int, path string, to any) error {
-	resp, err := http.Get("http://" + p.api[i] + path)
+func (p *pairDuo) ask(i int, path string, to any) error { return askAPI(p.api[i], path, to) }
+
+// askAPI asks the API at an address.
+func askAPI(addr, path string, to any) error {
+	resp, err := http.Get("http://" + addr + path)
 	if err != nil {
 		return err
 	}
