@@ -34,6 +34,10 @@ type Shared struct {
 	VMs  atomic.Pointer[vm.View]
 	// Round is the newest round of the performance manager.
 	Round atomic.Pointer[perf.Round]
+	// Members are the memberships that the address manager adds to partitions, and Aliases the alias
+	// GUIDs that the SA has ports hold, as last passed to the subnet manager. Neither list is changed.
+	Members atomic.Pointer[[]partition.Partition]
+	Aliases atomic.Pointer[[]subnet.Alias]
 	// Congestion is the newest view of the congestion control manager.
 	Congestion atomic.Pointer[congestion.View]
 
@@ -173,6 +177,7 @@ func withStanding(groups, standing []subnet.Group) []subnet.Group {
 
 // setAliases passes all alias GUIDs to the subnet manager.
 func (s *Shared) setAliases(list []subnet.Alias) {
+	s.Aliases.Store(&list)
 	s.aliases.put(list)
 	wake(s.WakeSM)
 }
@@ -191,6 +196,7 @@ func (s *Shared) hostsNotified(n *sa.Notified) {
 
 // setMembers passes all memberships of the address manager to the subnet manager.
 func (s *Shared) setMembers(list []partition.Partition) {
+	s.Members.Store(&list)
 	s.members.put(list)
 	wake(s.WakeSM)
 }

@@ -144,7 +144,7 @@ func (c *Core) Step(now mad.Time, ev Event, out *Output) {
 	case SetGroups:
 		c.setGroups(ev.Groups)
 	case SetPartitions:
-		c.pkeys.Set(ev.Policy, ev.Tag)
+		c.pkeys.Set(ev.Policy, ev.Was, ev.Tag)
 	case SetAliases:
 		c.guids.Set(ev.Aliases)
 	case SetPlacements:

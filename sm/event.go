@@ -67,7 +67,10 @@ type Group = subnet.Group
 // nothing. Tag comes back in the notice that tells the end.
 type SetPartitions struct {
 	Policy *partition.Policy
-	Tag    uint64
+	// Was is the policy that it is to replace; nil: any. If another one is in force by then, the
+	// notice has ErrOtherPolicy, and nothing changes.
+	Was *partition.Policy
+	Tag uint64
 }
 
 // SetAliases replaces the alias GUIDs of the subnet. The manager programs what

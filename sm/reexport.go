@@ -180,6 +180,9 @@ const (
 // PathString prints a directed path as diagnostics take it: 0,1,7.
 func PathString(p []byte) string { return topo.PathString(p) }
 
+// ErrOtherPolicy: the policy that was to be replaced is not in force any more. See package pkeymgr.
+var ErrOtherPolicy = pkeymgr.ErrOtherPolicy
+
 // StoredPartitions is the policy that a manager stored. See package pkeymgr.
 func StoredPartitions(list []store.Record) (*partition.Policy, error) {
 	return pkeymgr.StoredPartitions(list)

@@ -1,6 +1,7 @@
 package pkeymgr
 
 import (
+	"errors"
 	"maps"
 	"slices"
 	"strconv"
@@ -23,6 +24,7 @@ import (
 // change is a change of the policy or of the members under way.
 type change struct {
 	policy  *partition.Policy // nil: as it is
+	was     *partition.Policy // that policy replaces; nil: any
 	encoded []byte            // of policy
 	members []partition.Partition
 	by      source
@@ -46,8 +48,11 @@ const (
 	changeMembers
 )
 
-// Set begins a change of the policy. Notices about it have the tag.
-func (m *Manager) Set(policy *partition.Policy, tag uint64) {
+// ErrOtherPolicy: the policy that was to be replaced is not in force any more.
+var ErrOtherPolicy = errors.New("the partitions have changed meanwhile: read them again")
+
+// Set begins a change of the policy, which is to replace was; nil: any. Notices about it have the tag.
+func (m *Manager) Set(policy, was *partition.Policy, tag uint64) {
 	if m.Config.PlanOnly {
 		return
 	}
@@ -56,7 +61,7 @@ func (m *Manager) Set(policy *partition.Policy, tag uint64) {
 		m.refuse(tag, err)
 		return
 	}
-	m.queue = append(m.queue, change{policy: policy, tag: tag, encoded: b, decides: m.State == subnet.Master || m.State == subnet.Standby})
+	m.queue = append(m.queue, change{policy: policy, was: was, tag: tag, encoded: b, decides: m.State == subnet.Master || m.State == subnet.Standby})
 	m.storeNext()
 }
 
@@ -85,8 +90,12 @@ func (m *Manager) RetryMembers() {
 }
 
 func (m *Manager) refuse(tag uint64, err error) {
+	level := notice.Error
+	if errors.Is(err, ErrOtherPolicy) {
+		level = notice.Info // another administrator was faster: who asked hears of it
+	}
 	m.Notify(notice.Notice{
-		Kind: notice.KindPartitionsRefused, Level: notice.Error, Err: err, Tag: tag,
+		Kind: notice.KindPartitionsRefused, Level: level, Err: err, Tag: tag,
 		Text: "the partitions stay as they were, because the new ones were refused",
 	})
 }
@@ -97,6 +106,9 @@ func (m *Manager) combine(ch *change) (err error) {
 		m.membersAsked = ch.members
 		ch.inForce, err = m.base.With(ch.members)
 		return err
+	}
+	if ch.was != nil && !ch.was.Equal(m.base) {
+		return ErrOtherPolicy
 	}
 	// Members that were refused with the old policy may fit the new one.
 	ch.members = m.membersAsked

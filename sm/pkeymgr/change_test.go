@@ -87,7 +87,7 @@ func TestMembersBeforeStart(t *testing.T) {
 		t.Errorf("told %d times; stored %+v, %v", told, got, err)
 	}
 	// The policy changes: what did not fit may now.
-	b.m.Set(partition.Default(), 1)
+	b.m.Set(partition.Default(), nil, 1)
 	b.m.Saved(b.SaveGen, nil)
 	if p := b.m.InForce(); p.Find(5) != nil || p.Find(6) == nil || p.Find(8) == nil {
 		t.Errorf("in force is %+v", p.Partitions)
@@ -105,10 +105,10 @@ func TestDropWhileStored(t *testing.T) {
 	b.m.Start()
 	b.m.Set(&partition.Policy{Partitions: []partition.Partition{
 		keyOf("five", 5, 1), partition.Default().Partitions[0],
-	}}, 1)
+	}}, nil, 1)
 	b.m.Saved(b.SaveGen, nil)
 	b.m.kept.by[2] = &keptAt{place: subnet.Place{Port: 2}, keys: []ib.PKey{0x8006}}
-	b.m.Set(partition.Default(), 2)
+	b.m.Set(partition.Default(), nil, 2)
 	for range 2 { // the second time nothing is kept there
 		b.m.DropKept(func(port ib.GUID) bool { return port == 2 })
 	}

@@ -28,7 +28,8 @@ import (
 // is at h1. Commands:
 //
 //	load                what the store holds is loaded: nothing, as the first start finds it
-//	policy [tag=N]      a policy is set, in the format of partitions.conf
+//	policy [tag=N] [was=W]  a policy is set, in the format of partitions.conf; W: what it is to
+//	                    replace, base (that in force now) or default
 //	members [tag=N]     the address manager sets memberships, one a line: NAME P_KEY HOST=full|limited…
 //	saved, unsaved      the store wrote what it was given, or could not
 //	hold PORT P_KEY…    what a table holds, without the manager; PORT is a host or switch:N
@@ -160,7 +161,11 @@ func (b *stage) do(t *testing.T, d *datadriven.TestData) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		b.m.Set(p, tag)
+		var was *partition.Policy
+		if a, ok := d.Arg("was"); ok {
+			was = map[string]*partition.Policy{"default": partition.Default(), "base": b.m.Base()}[a.Vals[0]]
+		}
+		b.m.Set(p, was, tag)
 	case "members":
 		b.m.SetMembers(b.members(t, d.Input), tag)
 	case "saved":

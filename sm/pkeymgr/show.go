@@ -3,6 +3,7 @@ package pkeymgr
 import (
 	"heddle/ib"
 	"heddle/mad"
+	"heddle/partition"
 	"heddle/sm/pkey"
 	"heddle/sm/topo"
 	"heddle/sm/vport"
@@ -59,11 +60,16 @@ type Status struct {
 	// Quarantined are the P_Keys that were freed, and that some port may still hold; ascending, without
 	// the membership bit.
 	Quarantined []ib.PKey
+	// InForce is the policy in force, and Base that of administrators, without the members that are
+	// added to it. Both are immutable.
+	InForce, Base *partition.Policy
 }
 
 // Status tells how far the partitions in force are carried out.
 func (m *Manager) Status() Status {
-	s := Status{Count: len(m.grants.Policy().Partitions), Quarantined: sortedKeys(m.freed)}
+	s := Status{
+		Count: len(m.grants.Policy().Partitions), Quarantined: sortedKeys(m.freed), InForce: m.grants.Policy(), Base: m.base,
+	}
 	f := m.needs.Discovery.Last() // a sweep that goes on does not know everybody yet
 	if f == nil {
 		f = m.Fabric
