@@ -191,3 +191,20 @@ func Only(table, want []ib.PKey) []ib.PKey {
 	}
 	return Trim(out)
 }
+
+// EdgeKeys are the entries of a switch port that faces ports with these keys, which ascend by base: one
+// for each base, a full one if any of them is full. Through a limited entry a limited member can
+// send, no packet of a full member comes in, and no packet of another limited member goes out (IBA
+// §10.9.3, o18-14). OpenSM writes the same.
+func EdgeKeys(want []ib.PKey) []ib.PKey {
+	out := make([]ib.PKey, 0, len(want))
+	for _, k := range want {
+		switch n := len(out); {
+		case n == 0 || out[n-1].Base() != k.Base():
+			out = append(out, k)
+		case k.IsFull():
+			out[n-1] = k
+		}
+	}
+	return out
+}

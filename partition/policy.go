@@ -99,6 +99,20 @@ func (p *Policy) sort() {
 	slices.SortFunc(p.Partitions, func(a, b Partition) int { return cmp.Compare(a.PKey, b.PKey) })
 }
 
+// Trivial reports whether every port is a full member of the only partition: switches need not enforce
+// it then.
+func (p *Policy) Trivial() bool {
+	if len(p.Partitions) != 1 {
+		return false
+	}
+	for _, m := range p.Partitions[0].Members {
+		if m.As != Full {
+			return false
+		}
+	}
+	return true
+}
+
 // Find returns the partition of a P_Key, full or limited, nil if there is none.
 func (p *Policy) Find(k ib.PKey) *Partition {
 	i, ok := slices.BinarySearchFunc(p.Partitions, k.Base(), func(q Partition, k ib.PKey) int { return cmp.Compare(q.PKey, k) })

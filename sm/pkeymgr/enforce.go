@@ -6,11 +6,11 @@ import (
 	"heddle/ib"
 	"heddle/ib/smp"
 	"heddle/mad"
-	"heddle/partition"
 	"heddle/sm/config"
 	"heddle/sm/notice"
 	"heddle/sm/topo"
 	"heddle/sm/work"
+	"heddle/subnet"
 )
 
 // enforcement is PartitionEnforcementInbound and -Outbound of a PortInfo.
@@ -18,20 +18,6 @@ type enforcement struct{ in, out bool }
 
 func enforced(pi *smp.PortInfo) enforcement {
 	return enforcement{pi.PartitionEnforcementInbound, pi.PartitionEnforcementOutbound}
-}
-
-// trivialPolicy reports whether every port is a full member of the only
-// partition.
-func trivialPolicy(p *partition.Policy) bool {
-	if len(p.Partitions) != 1 {
-		return false
-	}
-	for _, m := range p.Partitions[0].Members {
-		if m.As != partition.Full {
-			return false
-		}
-	}
-	return true
 }
 
 // enforcing reports whether switches enforce partitions at all.
@@ -143,6 +129,9 @@ func (m *Manager) answeredEnforce(it work.Item, comp *mad.Completion) {
 	}
 	pi.ClientReregister = false
 	before := p.Info.PortState
+	if enforced(&pi) != enforced(&p.Info) {
+		m.shown = append(m.shown, subnet.Ref{Node: p.Node, Port: p.Num})
+	}
 	p.Info = pi
 	if pi.PortState != before {
 		m.needs.Discovery.AskRegion(it.Node(), "port changed state: "+m.Fabric.Where(it.Node(), int(it.Port())).String())

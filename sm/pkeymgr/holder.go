@@ -275,7 +275,7 @@ func (m *Manager) edgeWanted(p *topo.Port) []ib.PKey {
 	if several {
 		slices.SortFunc(want, func(a, b ib.PKey) int { return cmp.Compare(a.Base(), b.Base()) })
 	}
-	return edgeKeys(want)
+	return partition.EdgeKeys(want)
 }
 
 // blind reports whether a switch port that passes data must keep its keys, and must not begin to enforce
@@ -298,23 +298,6 @@ func (m *Manager) blind(p *topo.Port) bool {
 func (m *Manager) tableKnown(h holder) bool {
 	t := m.table(h)
 	return t.Refused || t.Blocks >= pkey.Blocks(m.capacity(h))
-}
-
-// edgeKeys are the entries of an edge port for holders with these keys, which ascend by base: one for
-// each base, a full one if any holder is a full member. Through a limited entry a limited member can
-// send, no packet of a full member comes in, and no packet of another limited member goes out (IBA
-// §10.9.3, o18-14). OpenSM writes the same.
-func edgeKeys(want []ib.PKey) []ib.PKey {
-	out := make([]ib.PKey, 0, len(want))
-	for _, k := range want {
-		switch n := len(out); {
-		case n == 0 || out[n-1].Base() != k.Base():
-			out = append(out, k)
-		case k.IsFull():
-			out[n-1] = k
-		}
-	}
-	return out
 }
 
 // strange returns a function that reports whether a holder must not hold a key.

@@ -124,7 +124,7 @@ type Manager struct {
 	scope   []ib.GUID // those that the passes under way are about; nil: all
 	todo    []holderRef
 	asked   []*pkey.Table
-	shown   []subnet.Ref // tables of ports that changed since the last snapshot
+	shown   []subnet.Ref // ports whose table or enforcement changed since the last snapshot
 	news    bool         // the policy changed since the last snapshot
 	renamed bool         // and since Aliases.TellUnowned was called
 	retry   mad.Time     // when the first holder is due that failed or is to be read again
@@ -167,7 +167,7 @@ func (m *Manager) adopt(
 	base *partition.Policy, members []partition.Partition, p *partition.Policy, freed map[ib.PKey][]string,
 ) {
 	m.base, m.members = base, members
-	m.grants, m.trivial = partition.Resolve(p), trivialPolicy(p)
+	m.grants, m.trivial = partition.Resolve(p), p.Trivial()
 	m.anyIndex0 = slices.ContainsFunc(p.Partitions, func(q partition.Partition) bool { return q.Index0 })
 	m.freed = freed
 	m.news, m.renamed = true, true

@@ -85,11 +85,14 @@ func (m *Manager) Status() Status {
 	return s
 }
 
-// Update updates the P_Keys of ports in s, which is a copy of the last snapshot, old.
+// Update updates the P_Keys of ports in s, and what they enforce. s is a copy of the last snapshot, old.
 func (m *Manager) Update(s, old *subnet.Snapshot) {
 	for _, r := range m.shown {
 		i := s.Nodes[m.SnapshotIndex[r.Node]].First + int32(r.Port)
-		s.Edit(old, i).PKeys = m.ShownAt(m.Fabric.Port(r))
+		p, now := s.Edit(old, i), m.Fabric.Port(r)
+		p.PKeys = m.ShownAt(now)
+		e := enforced(&now.Info)
+		p.Info.PartitionEnforcementInbound, p.Info.PartitionEnforcementOutbound = e.in, e.out
 	}
 	m.AllShown()
 }

@@ -5,6 +5,7 @@ import (
 
 	"heddle/ib"
 	"heddle/mad"
+	"heddle/partition"
 	"heddle/sm/pkey"
 	"heddle/sm/topo"
 	"heddle/sm/vport"
@@ -70,7 +71,7 @@ func (m *Manager) edgeLets(h holder) bool {
 	}
 	have := m.ShownAt(q)
 	stopped := func(k ib.PKey) bool { return !slices.Contains(have, k) && !slices.Contains(have, k|0x8000) }
-	return !slices.ContainsFunc(edgeKeys(m.pkeysWanted(h)), stopped)
+	return !slices.ContainsFunc(partition.EdgeKeys(m.pkeysWanted(h)), stopped)
 }
 
 // sweepVPorts has the tables of virtual ports written whose port comes back, if they held keys that they
