@@ -22,6 +22,9 @@ import (
 	"heddle/ib"
 )
 
+// anything answers any call.
+var anything = http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
+
 // TestFailuresAreLimited: 20 wrong credentials of an address are answered 401, then 429 for the rest of
 // the minute. Random tokens are accepted all the same, the token to read is not even compared, and other
 // addresses are not concerned.
@@ -68,7 +71,7 @@ func TestFailuresAreLimited(t *testing.T) {
 		t.Errorf("after a minute: %d", w.Code)
 	}
 	// UFM calls share the limit.
-	u := NewUFM(newFake(0), UFMOptions{User: "u", Password: "right", Limits: o.Limits, Now: o.Now})
+	u := NewBasic(anything, BasicOptions{User: "u", Password: "right", Limits: o.Limits, Now: o.Now})
 	basic := func(password string) int {
 		r := httptest.NewRequest("GET", "http://127.0.0.1/ufmRest/app/ufm_version", nil)
 		r.RemoteAddr = "192.0.2.7:1"
@@ -254,7 +257,7 @@ func TestOthersFailuresDoNotCloseReading(t *testing.T) {
 		}
 	}
 	// The UFM calls count their own failures: neither locks the other out.
-	u := NewUFM(newFake(0), UFMOptions{User: "u", Password: "right", Now: o.Now})
+	u := NewBasic(anything, BasicOptions{User: "u", Password: "right", Now: o.Now})
 	r := httptest.NewRequest("GET", "http://127.0.0.1/ufmRest/app/ufm_version", nil)
 	r.SetBasicAuth("u", "right")
 	w := httptest.NewRecorder()
@@ -459,7 +462,7 @@ func TestAuditCampaign(t *testing.T) {
 	f := newFake(0)
 	f.mode = "observe"
 	h := New(f, o)
-	u := NewUFM(f, UFMOptions{User: "k8s", Password: "planted password", Audit: log})
+	u := NewBasic(anything, BasicOptions{User: "k8s", Password: "planted password", Kind: "ufm", Audit: log})
 	names := map[access.Role]string{
 		access.Viewer: "token:viewer", access.Operator: "token:operator", access.Admin: "token:admin", access.Tenant: "token:tenant",
 	}

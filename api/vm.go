@@ -23,6 +23,19 @@ var (
 	ErrNoPartition = errors.New("no partition has this P_Key")
 )
 
+// Memberships is the interface of the UFM calls to the address manager.
+type Memberships interface {
+	// Perform performs operations and returns when they are stored. An error says
+	// that none was performed, or that the outcome is unknown.
+	Perform(ctx context.Context, ops []vm.Op) ([]vm.Reply, error)
+	// Interfaces is the state of the address manager, nil before it has started.
+	Interfaces() *vm.View
+	// Master is nil on the master of the subnet, and otherwise an ErrNotMaster.
+	Master() error
+	// VPorts are the virtual ports that the last sweep saw.
+	VPorts() []VPort
+}
+
 // Machines is the API's interface to the address manager. Methods may be called
 // from many goroutines.
 type Machines interface {

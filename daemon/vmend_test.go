@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"heddle/api"
+	"heddle/api/ufm"
 	"heddle/daemon"
 	"heddle/ib"
 	"heddle/internal/need"
@@ -89,8 +90,8 @@ func TestUFMMembersOnTheFabric(t *testing.T) {
 	for run := range 2 {
 		t.Run(fmt.Sprint("run ", run), func(t *testing.T) {
 			r := newRigWith(t, func(c *daemon.Config) { c.Store = kept }, "xgft", "2", "4,4", "1,1")
-			ufm := httptest.NewServer(api.NewUFM(r.d, api.UFMOptions{User: "admin", Password: "123456"}))
-			defer ufm.Close()
+			calls := httptest.NewServer(api.NewBasic(ufm.New(r.d), api.BasicOptions{User: "admin", Password: "123456", Kind: "ufm", Body: ufm.MaxBody}))
+			defer calls.Close()
 			srv := httptest.NewServer(api.New(r.d, api.Options{}))
 			defer srv.Close()
 			r.hypervisors(sim.VPorts, 4, "host-3", "host-9")
@@ -100,13 +101,13 @@ func TestUFMMembersOnTheFabric(t *testing.T) {
 			}
 			eventually(t, "the hypervisors are seen", r.news, func() bool { return len(withModel(r.d, "vport")) == 2 })
 			list := func() (m map[string]any) {
-				if err := json.Unmarshal(ufmCall(t, ufm.URL, "GET", "/ufmRest/resources/pkeys/?guids_data=true", ""), &m); err != nil {
+				if err := json.Unmarshal(ufmCall(t, calls.URL, "GET", "/ufmRest/resources/pkeys/?guids_data=true", ""), &m); err != nil {
 					t.Fatal(err)
 				}
 				return m
 			}
 			if run == 0 {
-				ufmCall(t, ufm.URL, "POST", "/ufmRest/resources/pkeys", `{"pkey": "0x0015", "index0": true, "ip_over_ib": true, "membership": "full", "guids": ["`+here+`","`+later+`"]}`)
+				ufmCall(t, calls.URL, "POST", "/ufmRest/resources/pkeys", `{"pkey": "0x0015", "index0": true, "ip_over_ib": true, "membership": "full", "guids": ["`+here+`","`+later+`"]}`)
 				want = list()
 			}
 			if got := list(); fmt.Sprint(got) != fmt.Sprint(want) || !strings.Contains(fmt.Sprint(got), later) {
@@ -125,7 +126,7 @@ func TestUFMMembersOnTheFabric(t *testing.T) {
 			if p.Virtual == nil || p.State() != ib.StateActive || len(p.PKeys) == 0 || p.PKeys[0] != 0x8015 {
 				t.Errorf("the pod's VPort: state %v, P_Keys %v; want 0x8015 at index 0", p.State(), p.PKeys)
 			}
-			vports := ufmCall(t, ufm.URL, "GET", "/ufmRest/resources/vports", "")
+			vports := ufmCall(t, calls.URL, "GET", "/ufmRest/resources/vports", "")
 			if !bytes.Contains(vports, []byte(`"virtual_port_guid":"`+here+`"`)) {
 				t.Errorf("vports: %s", vports)
 			}

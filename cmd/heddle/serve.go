@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"heddle/api"
+	"heddle/api/ufm"
 	"heddle/daemon"
 	"heddle/daemon/process"
 	"heddle/store/ring"
@@ -178,7 +179,7 @@ func (f smFlags) serveUFM(ctx context.Context, p *process.Process, m managed) (r
 		return nil, err
 	}
 	m.log.Info("serving the UFM calls", "addr", l.Addr().String(), "tls", tlsConf != nil)
-	h := api.NewUFM(p.Memberships(), api.UFMOptions{User: f.UFM.User, Password: password, Audit: p.Auditor()})
+	h := api.NewBasic(ufm.New(p.Memberships()), api.BasicOptions{User: f.UFM.User, Password: password, Kind: "ufm", Body: ufm.MaxBody, Audit: p.Auditor()})
 	return []chan struct{}{serving(ctx, l, h, m.log)}, nil
 }
 

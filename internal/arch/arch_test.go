@@ -158,6 +158,7 @@ var rules = []rule{
 	{"api", []string{"api/kinds", "subnet", "sm", "vm", "partition", "route/...", "fabric", "fabric/hosts", "fabric/slurm", "ib/...", "internal/version", "web", "access", "subnet/atlas"}, false, "the API reads snapshots and sends commands"},
 	{"api/show", []string{"fabric", "fabric/cabling", "fabric/hosts", "fabric/slurm", "api", "sm", "sa", "vm", "perf", "mad", "perf/findings", "perf/hotspot", "perf/dftree", "congestion", "subnet", "partition", "ib/...", "internal/version", "subnet/atlas", "subnet/past", "subnet/wiring", "route"}, false, "views are functions of published state"},
 	{"api/kinds", nil, true, "names, whoever has the events"},
+	{"api/ufm", []string{"api", "partition", "vm", "ib/...", "internal/version"}, false, "the calls of another product: what they change is behind an interface"},
 	{"api/exporter", []string{"perf", "ib/..."}, false, "counters are written from a round, as a stream; who serves them is above"},
 	{"api/metrics", []string{"drain", "sm", "sa", "vm", "perf", "perf/hotspot", "perf/dftree", "congestion", "perf/findings", "fabric/cabling", "subnet", "ib/...", "internal/version"}, false, "metrics are a view of values, independent of their source"},
 	{"web", []string{"internal/uplot"}, false, "the page is static files"},

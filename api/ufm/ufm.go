@@ -1,10 +1,12 @@
-package api
+// Package ufm serves the calls of NVIDIA's UFM that orchestrators make, so that programs written
+// for UFM work with Heddle, such as the unmodified ufm plugin of ib-kubernetes.
+// Names, bodies and status codes are those of the UFM Enterprise REST API;
+// success is always 200. The calls change the memberships of the address
+// manager; partitions of a policy file are not shown.
+package ufm
 
 import (
 	"cmp"
-	"context"
-	"crypto/sha256"
-	"crypto/subtle"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,50 +14,20 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"time"
 
-	"heddle/access"
+	"heddle/api"
 	"heddle/ib"
 	"heddle/internal/version"
 	"heddle/partition"
 	"heddle/vm"
 )
 
-// The calls of NVIDIA's UFM that orchestrators make, so that programs written
-// for UFM work with Heddle, such as the unmodified ufm plugin of ib-kubernetes.
-// Names, bodies and status codes are those of the UFM Enterprise REST API;
-// success is always 200. The calls change the memberships of the address
-// manager; partitions of a policy file are not shown.
+// MaxBody bounds a request in bytes: some hundred thousand GUIDs.
+const MaxBody = 8 << 20
 
-// Memberships is the interface of the UFM calls to the address manager.
-type Memberships interface {
-	// Perform performs operations and returns when they are stored. An error says
-	// that none was performed, or that the outcome is unknown.
-	Perform(ctx context.Context, ops []vm.Op) ([]vm.Reply, error)
-	// Interfaces is the state of the address manager, nil before it has started.
-	Interfaces() *vm.View
-	// Master is nil on the master of the subnet, and otherwise an ErrNotMaster.
-	Master() error
-	// VPorts are the virtual ports that the last sweep saw.
-	VPorts() []VPort
-}
-
-// UFMOptions are the settings of the UFM calls. User and Password are required.
-type UFMOptions struct {
-	User, Password string
-	// Audit, Limits and Now are those of Options.
-	Audit  Auditor
-	Limits *Limits
-	Now    func() time.Time
-}
-
-// maxUFM bounds a body: some hundred thousand GUIDs.
-const maxUFM = 8 << 20
-
-// NewUFM returns the handler of the UFM calls. It authenticates by HTTP Basic, so
-// it is to be served over TLS or on loopback (ListenUFM).
-func NewUFM(m Memberships, o UFMOptions) http.Handler {
-	u := &ufm{m}
+// New returns the handler of the calls, without authentication: api.NewBasic adds it.
+func New(m api.Memberships) http.Handler {
+	u := &calls{m}
 	mux := http.NewServeMux()
 	handle := func(pattern string, f func(w http.ResponseWriter, r *http.Request) (any, error)) {
 		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
@@ -67,7 +39,7 @@ func NewUFM(m Memberships, o UFMOptions) http.Handler {
 			}
 			v, err := f(w, r)
 			if err != nil {
-				refuse(w, ufmStatus(err), err.Error())
+				refuse(w, statusOf(err), err.Error())
 				return
 			}
 			w.Header().Set("Content-Type", "application/json")
@@ -87,58 +59,26 @@ func NewUFM(m Memberships, o UFMOptions) http.Handler {
 		handle("POST /ufmRest/actions/remove_guids_from_pkey"+end, u.remove)
 	}
 	handle("DELETE /ufmRest/resources/pkeys/{pkey}/guids/{guids}", u.removeNamed)
-	o.Limits, o.Now = cmp.Or(o.Limits, NewLimits(0)), orNow(o.Now)
-	g := &guard{o: Options{Audit: o.Audit}, next: mux}
-	who := access.Caller{Name: "ufm:" + o.User, Role: access.Operator, Known: true}
-	h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		now := o.Now()
-		if wait := o.Limits.failures.Wait(client(r), now); wait > 0 {
-			tooMany(w, wait, errLimited.Error())
-			return
-		}
-		if !credentials(r, o.User, o.Password) {
-			if r.Header.Get("Authorization") != "" {
-				o.Limits.failures.Add(client(r), now)
-			}
-			w.Header().Set("WWW-Authenticate", `Basic realm="heddle", charset="UTF-8"`)
-			refuse(w, http.StatusUnauthorized, "user or password is wrong")
-			return
-		}
-		r.Body = http.MaxBytesReader(w, r.Body, maxUFM)
-		w.Header().Set("X-Content-Type-Options", "nosniff")
-		w.Header().Set("Cache-Control", "no-store")
-		g.audited(w, r, &who, &Route{})
-	})
-	return http.NewCrossOriginProtection().Handler(h)
+	return mux
 }
 
-// credentials compares in constant time regardless of lengths.
-func credentials(r *http.Request, user, password string) bool {
-	u, p, ok := r.BasicAuth()
-	same := func(a, b string) int {
-		x, y := sha256.Sum256([]byte(a)), sha256.Sum256([]byte(b))
-		return subtle.ConstantTimeCompare(x[:], y[:])
-	}
-	return ok && same(u, user)&same(p, password) == 1
-}
-
-func ufmStatus(err error) int {
+func statusOf(err error) int {
 	var large *http.MaxBytesError
 	if errors.As(err, &large) {
 		return http.StatusRequestEntityTooLarge
 	}
-	return VMStatus(err)
+	return api.VMStatus(err)
 }
 
-type ufm struct{ m Memberships }
+type calls struct{ m api.Memberships }
 
-func (u *ufm) version(http.ResponseWriter, *http.Request) (any, error) {
+func (u *calls) version(http.ResponseWriter, *http.Request) (any, error) {
 	return map[string]string{"ufm_release_version": version.Version, "product": "heddle"}, nil
 }
 
-// ufmBody is the body of every call that changes something; each call needs some
+// request is the body of every call that changes something; each call needs some
 // of it.
-type ufmBody struct {
+type request struct {
 	PKey        string   `json:"pkey"`
 	GUIDs       []string `json:"guids"`
 	Index0      *bool    `json:"index0"`
@@ -154,9 +94,9 @@ type ufmBody struct {
 	full, limited []ib.GUID
 }
 
-// readUFM reads and checks a body.
-func readUFM(r io.Reader) (*ufmBody, error) {
-	var b ufmBody
+// read reads and checks a body.
+func read(r io.Reader) (*request, error) {
+	var b request
 	d := json.NewDecoder(r)
 	if err := d.Decode(&b); err != nil {
 		return nil, fmt.Errorf("%w: the body is not a JSON object of the expected form: %w", vm.ErrInvalid, err)
@@ -223,7 +163,7 @@ func ufmGUID(s string) (ib.GUID, error) {
 // ufmText is a GUID in the form of UFM and its plugin: 16 lower-case hex digits.
 func ufmText(g ib.GUID) string { return fmt.Sprintf("%016x", uint64(g)) }
 
-func (u *ufm) perform(r *http.Request, ops ...vm.Op) error {
+func (u *calls) perform(r *http.Request, ops ...vm.Op) error {
 	replies, err := u.m.Perform(r.Context(), ops)
 	if err != nil {
 		return err
@@ -238,7 +178,7 @@ func (u *ufm) perform(r *http.Request, ops ...vm.Op) error {
 
 // settings are those of the body, otherwise those of the partition, otherwise
 // UFM's defaults.
-func (u *ufm) settings(b *ufmBody) (index0, ipoib bool) {
+func (u *calls) settings(b *request) (index0, ipoib bool) {
 	index0, ipoib = false, true
 	if v := u.m.Interfaces(); v != nil {
 		i, ok := slices.BinarySearchFunc(v.Partitions, b.key, func(m vm.Members, k ib.PKey) int { return cmp.Compare(m.PKey, k) })
@@ -257,8 +197,8 @@ func (u *ufm) settings(b *ufmBody) (index0, ipoib bool) {
 
 var ufmDone = map[string]string{}
 
-func (u *ufm) addPartition(_ http.ResponseWriter, r *http.Request) (any, error) {
-	b, err := readUFM(r.Body)
+func (u *calls) addPartition(_ http.ResponseWriter, r *http.Request) (any, error) {
+	b, err := read(r.Body)
 	if err != nil {
 		return nil, err
 	}
@@ -266,8 +206,8 @@ func (u *ufm) addPartition(_ http.ResponseWriter, r *http.Request) (any, error) 
 	return ufmDone, u.perform(r, vm.AddMembers{PKey: b.key, Full: true, Index0: index0, IPoIB: ipoib})
 }
 
-func (u *ufm) add(_ http.ResponseWriter, r *http.Request) (any, error) {
-	b, err := readUFM(r.Body)
+func (u *calls) add(_ http.ResponseWriter, r *http.Request) (any, error) {
+	b, err := read(r.Body)
 	if err != nil {
 		return nil, err
 	}
@@ -285,8 +225,8 @@ func (u *ufm) add(_ http.ResponseWriter, r *http.Request) (any, error) {
 	return ufmDone, u.perform(r, ops...)
 }
 
-func (u *ufm) replace(_ http.ResponseWriter, r *http.Request) (any, error) {
-	b, err := readUFM(r.Body)
+func (u *calls) replace(_ http.ResponseWriter, r *http.Request) (any, error) {
+	b, err := read(r.Body)
 	if err != nil {
 		return nil, err
 	}
@@ -298,15 +238,15 @@ func (u *ufm) replace(_ http.ResponseWriter, r *http.Request) (any, error) {
 	return ufmDone, u.perform(r, ops...)
 }
 
-func (u *ufm) remove(_ http.ResponseWriter, r *http.Request) (any, error) {
-	b, err := readUFM(r.Body)
+func (u *calls) remove(_ http.ResponseWriter, r *http.Request) (any, error) {
+	b, err := read(r.Body)
 	if err != nil {
 		return nil, err
 	}
 	return ufmDone, u.gone(r, b.key, append(b.full, b.limited...))
 }
 
-func (u *ufm) removeNamed(_ http.ResponseWriter, r *http.Request) (any, error) {
+func (u *calls) removeNamed(_ http.ResponseWriter, r *http.Request) (any, error) {
 	key, err := ufmKey(r.PathValue("pkey"))
 	if err != nil {
 		return nil, err
@@ -324,7 +264,7 @@ func (u *ufm) removeNamed(_ http.ResponseWriter, r *http.Request) (any, error) {
 
 // gone ends memberships. Missing ones are ignored, because clients repeat
 // requests.
-func (u *ufm) gone(r *http.Request, key ib.PKey, guids []ib.GUID) error {
+func (u *calls) gone(r *http.Request, key ib.PKey, guids []ib.GUID) error {
 	if len(guids) == 0 {
 		return fmt.Errorf("%w: guids is empty", vm.ErrInvalid)
 	}
@@ -335,7 +275,7 @@ func (u *ufm) gone(r *http.Request, key ib.PKey, guids []ib.GUID) error {
 	return err
 }
 
-func (u *ufm) end(_ http.ResponseWriter, r *http.Request) (any, error) {
+func (u *calls) end(_ http.ResponseWriter, r *http.Request) (any, error) {
 	key, err := ufmKey(r.PathValue("pkey"))
 	if err != nil {
 		return nil, err
@@ -359,7 +299,7 @@ type ufmMember struct {
 // partitions lists all of the address manager's: partition members without an
 // interface, and interfaces with the P_Key, so that clients see which GUIDs are
 // in use.
-func (u *ufm) partitions(guids bool) map[ib.PKey]*ufmPartition {
+func (u *calls) partitions(guids bool) map[ib.PKey]*ufmPartition {
 	out := map[ib.PKey]*ufmPartition{}
 	v := u.m.Interfaces()
 	if v == nil {
@@ -416,7 +356,7 @@ func (u *ufm) partitions(guids bool) map[ib.PKey]*ufmPartition {
 
 func wantsGUIDs(r *http.Request) bool { return r.URL.Query().Get("guids_data") == "true" }
 
-func (u *ufm) list(_ http.ResponseWriter, r *http.Request) (any, error) {
+func (u *calls) list(_ http.ResponseWriter, r *http.Request) (any, error) {
 	out := map[string]*ufmPartition{}
 	for k, p := range u.partitions(wantsGUIDs(r)) {
 		out[k.String()] = p
@@ -424,14 +364,14 @@ func (u *ufm) list(_ http.ResponseWriter, r *http.Request) (any, error) {
 	return out, nil
 }
 
-func (u *ufm) one(_ http.ResponseWriter, r *http.Request) (any, error) {
+func (u *calls) one(_ http.ResponseWriter, r *http.Request) (any, error) {
 	key, err := ufmKey(r.PathValue("pkey"))
 	if err != nil {
 		return nil, err
 	}
 	p := u.partitions(wantsGUIDs(r))[key]
 	if p == nil {
-		return nil, fmt.Errorf("pkey %v: %w", key, ErrNoPartition)
+		return nil, fmt.Errorf("pkey %v: %w", key, api.ErrNoPartition)
 	}
 	return p, nil
 }
@@ -450,7 +390,7 @@ type ufmVPort struct {
 	Description string `json:"node_description"`
 }
 
-func (u *ufm) vports(_ http.ResponseWriter, r *http.Request) (any, error) {
+func (u *calls) vports(_ http.ResponseWriter, r *http.Request) (any, error) {
 	q := r.URL.Query()
 	out := []ufmVPort{}
 	plain := func(s string) string { return strings.TrimPrefix(s, "0x") }
@@ -468,4 +408,10 @@ func (u *ufm) vports(_ http.ResponseWriter, r *http.Request) (any, error) {
 		out = append(out, v)
 	}
 	return out, nil
+}
+
+func refuse(w http.ResponseWriter, code int, why string) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.WriteHeader(code)
+	_, _ = io.WriteString(w, why+"\n") // an error means that the client is gone
 }

@@ -1,8 +1,9 @@
-package api
+package ufm
 
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -13,13 +14,51 @@ import (
 	"strings"
 	"testing"
 
+	"heddle/api"
 	"heddle/ib"
 	"heddle/internal/vmtest"
 	"heddle/vm"
 )
 
-// keeper keeps memberships as vm.Core does.
-func (f *fakeMachines) keeper() {
+// fake keeps memberships as vm.Core does.
+type fake struct {
+	view    *vm.View
+	reply   func(vm.Op) error
+	standby error
+}
+
+func (f *fake) Interfaces() *vm.View { return f.view }
+func (f *fake) Master() error        { return f.standby }
+func (f *fake) VPorts() []api.VPort {
+	return []api.VPort{{GUID: "0x00aa000000000001", PortGUID: "0x0002c90300000001", NodeGUID: "0x0002c90300000000", Node: "H1", Port: 1, State: "ACTIVE", LID: 9}}
+}
+
+func (f *fake) Perform(_ context.Context, ops []vm.Op) ([]vm.Reply, error) {
+	out := make([]vm.Reply, len(ops))
+	for i, op := range ops {
+		out[i].Err = f.reply(op)
+	}
+	return out, nil
+}
+
+// serve is the handler as a manager serves it.
+func serve(f *fake) http.Handler {
+	f.keeper()
+	return api.NewBasic(New(f), api.BasicOptions{User: "admin", Password: "123456", Kind: "ufm", Body: MaxBody})
+}
+
+func ask(h http.Handler, method, target string, body io.Reader, head ...string) *httptest.ResponseRecorder {
+	r := httptest.NewRequest(method, target, body)
+	for _, line := range head {
+		k, v, _ := strings.Cut(line, ": ")
+		r.Header.Set(k, v)
+	}
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	return w
+}
+
+func (f *fake) keeper() {
 	f.view = &vm.View{}
 	f.reply = func(op vm.Op) error {
 		v := *f.view
@@ -124,9 +163,8 @@ func (p *plugin) inUse() map[string]string {
 
 // TestUFMPlugin performs the calls of ib-kubernetes' stock ufm plugin.
 func TestUFMPlugin(t *testing.T) {
-	f := newFake(0)
-	f.keeper()
-	srv := httptest.NewServer(NewUFM(f, UFMOptions{User: "admin", Password: "123456"}))
+	f := &fake{}
+	srv := httptest.NewServer(serve(f))
 	defer srv.Close()
 	p := &plugin{t, srv.URL}
 	p.do("GET", "/ufmRest/app/ufm_version", "")
@@ -164,9 +202,8 @@ func TestUFMPlugin(t *testing.T) {
 
 // TestUFMCalls: the other calls, and both spellings of each path.
 func TestUFMCalls(t *testing.T) {
-	f := newFake(0)
-	f.keeper()
-	srv := httptest.NewServer(NewUFM(f, UFMOptions{User: "admin", Password: "123456"}))
+	f := &fake{}
+	srv := httptest.NewServer(serve(f))
 	defer srv.Close()
 	p := &plugin{t, srv.URL}
 	kept := func(want string) {
@@ -204,9 +241,8 @@ func TestUFMCalls(t *testing.T) {
 
 // TestUFMRefusals: unauthorized and invalid requests change nothing.
 func TestUFMRefusals(t *testing.T) {
-	f := newFake(0)
-	f.keeper()
-	h := NewUFM(f, UFMOptions{User: "admin", Password: "123456"})
+	f := &fake{}
+	h := serve(f)
 	const path, good = "/ufmRest/resources/pkeys", `{"pkey":"0x5","guids":["00000000000000ab"]}`
 	const auth = "Authorization: Basic YWRtaW46MTIzNDU2" // admin:123456
 	for _, c := range []struct {
@@ -233,7 +269,7 @@ func TestUFMRefusals(t *testing.T) {
 		{"POST", path, `{"pkey":"0x5","guids":["00000000000000ab"],"memberships":["full","full"]}`, auth, "2 entries for 1", 400},
 		{"POST", path + "/add", `{"pkey":"0x5","mtu_limit":4}`, auth, "--partitions", 400},
 		{"POST", "/ufmRest/actions/remove_guids_from_pkey", `{"pkey":"0x5","guids":[]}`, auth, "guids is empty", 400},
-		{"POST", path, `{"pkey":"0x5","guids":["` + strings.Repeat("0", maxUFM) + `"]}`, auth, "large", 413},
+		{"POST", path, `{"pkey":"0x5","guids":["` + strings.Repeat("0", MaxBody) + `"]}`, auth, "large", 413},
 		{"DELETE", path + "/0x7fff", "", auth, "0x1 to 0x7ffe", 400},
 		{"DELETE", path + "/0x5", "", auth, "no such", 404},
 		{"GET", path + "/0x5", "", auth, "no partition", 404},
@@ -252,7 +288,7 @@ func TestUFMRefusals(t *testing.T) {
 		t.Errorf("from a stranger's page: %d", w.Code)
 	}
 	// A standby does not even list: what it has is not what the master has.
-	f.standby = fmt.Errorf("%w: ask the master, port GUID 0x1", ErrNotMaster)
+	f.standby = fmt.Errorf("%w: ask the master, port GUID 0x1", api.ErrNotMaster)
 	for _, c := range [][3]string{{"GET", path, ""}, {"GET", "/ufmRest/app/ufm_version", ""}, {"POST", path, good}} {
 		if w := ask(h, c[0], c[1], strings.NewReader(c[2]), auth); w.Code != 503 || !strings.Contains(w.Body.String(), "ask the master, port GUID 0x1") {
 			t.Errorf("%v of a standby: %d %s", c, w.Code, w.Body)
@@ -260,9 +296,9 @@ func TestUFMRefusals(t *testing.T) {
 	}
 }
 
-func TestUFMListensOnLoopbackOrTLS(t *testing.T) {
+func TestListensOnLoopbackOrTLS(t *testing.T) {
 	for addr, ok := range map[string]bool{"127.0.0.1:0": true, "localhost:0": true, "0.0.0.0:0": false, ":0": false, "sm.example.org:0": false, "127.0.0.1": false} {
-		l, err := ListenUFM(addr, nil)
+		l, err := api.ListenUFM(addr, nil)
 		if err == nil {
 			l.Close()
 		}
@@ -277,9 +313,9 @@ func FuzzUFMBody(f *testing.F) {
 	f.Add(`{"pkey":"0x7ffe","guids":["00:00:00:00:00:00:00:ac"],"membership":"limited","mtu_limit":2}`)
 	f.Add(`{"pkey":"0x5","guids":[]}`)
 	f.Fuzz(func(t *testing.T, body string) {
-		b, err := readUFM(strings.NewReader(body))
+		b, err := read(strings.NewReader(body))
 		if err != nil {
-			if VMStatus(err) != 400 {
+			if api.VMStatus(err) != 400 {
 				t.Errorf("%q: %v is not the request's fault", body, err)
 			}
 			return
