@@ -376,7 +376,7 @@ func TestDiff(t *testing.T) {
 	if got := Diff(nil, a); len(got) != 4 || strings.Contains(fmt.Sprint(got), "planted") {
 		t.Errorf("%q", got)
 	}
-	if got := DiffLines("a=1;\nb=2, Q_Key=0x1234;\nc\n", "a=1;\nc\n\nd: mkey = planted\nc"); fmt.Sprint(got) != "[- b=2, Q_Key=...; + d: mkey = ... + c]" {
+	if got := RedactLines([]string{"- b=2, Q_Key=0x1234;", "+ d: mkey = planted", "+ c"}); fmt.Sprint(got) != "[- b=2, Q_Key=...; + d: mkey = ... + c]" {
 		t.Errorf("%q", got)
 	}
 	for in, want := range map[string]string{

@@ -120,30 +120,13 @@ func leaves(m map[string]string, at string, x any) {
 	}
 }
 
-// DiffLines compares two texts by lines: "- LINE" for each that is gone, "+ LINE" for each that is
-// new, without keys.
-func DiffLines(before, after string) []string {
-	count := map[string]int{}
-	for l := range strings.Lines(before) {
-		count[strings.TrimSpace(l)]++
+// RedactLines returns lines without what they say of keys.
+func RedactLines(lines []string) []string {
+	out := make([]string, len(lines))
+	for i, l := range lines {
+		out[i] = RedactText(l)
 	}
-	var added []string
-	for l := range strings.Lines(after) {
-		l = strings.TrimSpace(l)
-		if count[l] > 0 {
-			count[l]--
-		} else if l != "" {
-			added = append(added, "+ "+RedactText(l))
-		}
-	}
-	var list []string
-	for l := range strings.Lines(before) {
-		if l = strings.TrimSpace(l); l != "" && count[l] > 0 {
-			count[l]--
-			list = append(list, "- "+RedactText(l))
-		}
-	}
-	return append(list, added...)
+	return out
 }
 
 // RedactText replaces the keys in a text.

@@ -408,6 +408,12 @@ func TestTenant(t *testing.T) {
 		{"GET", "/v1/partitions/0x8005/ready", "", 200, "", "", 0},
 		{"GET", "/v1/partitions/0x6/ready", "", 404, "", "", 0},
 		{"PUT", "/v1/partitions", `{"config":"x"}`, 403, "tenant", "", 0},
+		{"GET", "/v1/partitions", "", 200, "acme-net", "revision", 0},
+		{"POST", "/v1/partitions", `{"name":"acme-x","members":[{"member":"0x1"}]}`, 403, "tenant", "", 0},
+		{"PUT", "/v1/partitions/acme-net/members/0x1", `{"membership":"full"}`, 403, "tenant", "", 0},
+		{"DELETE", "/v1/partitions/acme-net/members/0x1?dry_run=true", "", 403, "tenant", "", 0},
+		{"DELETE", "/v1/partitions/acme-net", "", 403, "tenant", "", 0},
+		{"GET", "/v1/partitions/acme-net/members", "", 403, "tenant", "", 0},
 		{"POST", "/v1/sweep", "", 403, "", "", 0},
 		{"POST", "/v1/vms", `{"name":"acme-9","keys":[{"pkey":"0x5"}]}`, 201, "", "", 1},
 		{"POST", "/v1/vms", `{"name":"acme-9","keys":[{"pkey":"0x8005","membership":"limited"}]}`, 201, "", "", 1},
@@ -473,6 +479,11 @@ func TestAuditCampaign(t *testing.T) {
 		{"POST", "/v1/congestion/mode", `{"mode":"nonsense"}`},
 		{"PUT", "/v1/partitions", `{"config":"a=0x5:ALL;\nb=0x6, Q_Key=0x7777:ALL;"}`},
 		{"PUT", "/v1/partitions", `{"config":"bad"}`},
+		{"PUT", "/v1/partitions?dry_run=true", `{"config":"a=0x5:ALL;"}`},
+		{"POST", "/v1/partitions", `{"name":"b","members":[{"member":"0x1"}]}`},
+		{"DELETE", "/v1/partitions/other", ""},
+		{"PUT", "/v1/partitions/0x5/members/0x1", `{"membership":"full"}`},
+		{"DELETE", "/v1/partitions/0x5/members/host-1?dry_run=true", ""},
 		{"POST", "/v1/vms", `{"name":"acme-1","keys":[{"pkey":"0x5"}]}`},
 		{"POST", "/v1/vms/acme-1/attach", `{"hypervisor":"H1"}`},
 		{"DELETE", "/v1/vms/acme-1", ""},
@@ -550,7 +561,7 @@ func TestAuditCampaign(t *testing.T) {
 		}
 	}
 	text := fmt.Sprintf("%+v", log.entries)
-	for _, has := range []string{"mode: observe -> act", "+ a=0x5:ALL;", "Q_Key=...", "line 1: bad", "rebalance=true", "attach acme-1"} {
+	for _, has := range []string{"mode: observe -> act", "+ a=0x5:ALL;", "Q_Key=...", "line 1: bad", "rebalance=true", "attach acme-1", "dry run: nothing changed", "+ a=0x0005: 0x1=full and 3 more lines", "because: other"} {
 		if !strings.Contains(text, has) {
 			t.Errorf("the audit log lacks %q", has)
 		}

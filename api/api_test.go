@@ -15,6 +15,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"heddle/partition"
 	"heddle/subnet/atlas"
 )
 
@@ -32,6 +33,7 @@ type fake struct {
 	err      error
 	notUp    string
 	config   string
+	change   PartitionsChange // the last one
 	groups   []Group
 }
 
@@ -122,8 +124,10 @@ func (f *fake) FindEvents(q EventsQuery) (list []Event, err error) {
 	return list[len(list)-q.Limit:], nil
 }
 
-func (f *fake) Partitions() Partitions { return Partitions{Config: f.config, Settled: true} }
-func (f *fake) Groups() []Group        { return f.groups }
+func (f *fake) Partitions() Partitions {
+	return Partitions{Config: f.config, Revision: Revision(f.config), Settled: true}
+}
+func (f *fake) Groups() []Group { return f.groups }
 func (f *fake) Backup(w io.Writer) error {
 	if f.backupErr != nil {
 		return f.backupErr
@@ -139,12 +143,38 @@ func (f *fake) Signals() (Signals, bool) {
 	return Signals{Mode: "targeted", Hosts: []SignalHost{}}, true
 }
 
-func (f *fake) SetPartitions(_ context.Context, _, config string) (Partitions, error) {
-	if strings.Contains(config, "bad") {
-		return Partitions{}, errors.New("line 1: bad")
+func (f *fake) PartitionMembers(partition string, _ TableQuery) (Table[PartitionMember], error) {
+	return Table[PartitionMember]{Generation: 1, Total: 1, Matched: 1, Rows: []PartitionMember{{Member: "0x1", Membership: partition}}}, nil
+}
+
+// ChangePartitions refuses what has the name of an error in its P_Key.
+func (f *fake) ChangePartitions(_ context.Context, c *PartitionsChange) (Partitions, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.change = *c
+	errs := map[string]error{
+		"stored": ErrNotStored, "outdated": ErrOutdated, "found": partition.ErrNotFound, "exists": partition.ErrExists, "other": errors.New("other"),
 	}
-	f.config = config
-	return f.Partitions(), nil
+	switch err := errs[c.Partition]; {
+	case strings.Contains(c.Config, "bad"):
+		return Partitions{}, errors.New("line 1: bad")
+	case err != nil:
+		return Partitions{}, fmt.Errorf("because: %w", err)
+	}
+	plan := &PartitionPlan{Applied: !c.DryRun}
+	if c.Op == ReplacePartitions {
+		for l := range strings.Lines(c.Config) {
+			plan.Change = append(plan.Change, "+ "+strings.TrimSpace(l))
+		}
+		if !c.DryRun {
+			f.config = c.Config
+		}
+	} else {
+		plan.Change, plan.MoreChange = []string{"+ a=0x0005: 0x1=full"}, 3
+	}
+	p := f.Partitions()
+	p.Plan = plan
+	return p, nil
 }
 
 func (f *fake) Map(q MapQuery) (Map, error) {
@@ -196,9 +226,13 @@ func TestPartitions(t *testing.T) {
 	if w := put("bad", "Authorization: Bearer secret"); w.Code != 422 || !strings.Contains(w.Body.String(), "line 1: bad") || f.config != was {
 		t.Errorf("status %d, %s", w.Code, w.Body)
 	}
-	// A parameter that it does not have is not passed over.
+	// A dry run changes nothing. A parameter that it does not have is not passed over.
 	w := ask(h, "PUT", "/v1/partitions?dry_run=true", strings.NewReader(`{"config":"x=0x5:ALL;"}`), "Authorization: Bearer secret", "Content-Type: application/json")
-	if w.Code != 422 || !strings.Contains(w.Body.String(), "dry_run") || f.config != was {
+	if w.Code != 200 || !strings.Contains(w.Body.String(), `"applied":false`) || !f.change.DryRun || f.config != was {
+		t.Errorf("status %d, %s", w.Code, w.Body)
+	}
+	w = ask(h, "PUT", "/v1/partitions?dryrun=true", strings.NewReader(`{"config":"x=0x5:ALL;"}`), "Authorization: Bearer secret", "Content-Type: application/json")
+	if w.Code != 422 || !strings.Contains(w.Body.String(), "dryrun") || f.config != was {
 		t.Errorf("status %d, %s", w.Code, w.Body)
 	}
 	// Larger than other bodies may be.

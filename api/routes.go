@@ -102,6 +102,11 @@ var routes = []Route{
 	// Partitions and virtual machines.
 	{Method: http.MethodGet, Path: "/v1/partitions", Least: access.Viewer, Tenant: ownThings},
 	{Method: http.MethodPut, Path: "/v1/partitions", Least: access.Admin, Body: maxPartitions},
+	{Method: http.MethodPost, Path: "/v1/partitions", Least: access.Admin, Body: maxNewPartition},
+	{Method: http.MethodDelete, Path: "/v1/partitions/{pkey}", Least: access.Admin},
+	{Method: http.MethodGet, Path: "/v1/partitions/{pkey}/members", Least: access.Viewer},
+	{Method: http.MethodPut, Path: "/v1/partitions/{pkey}/members/{member}", Least: access.Admin},
+	{Method: http.MethodDelete, Path: "/v1/partitions/{pkey}/members/{member}", Least: access.Admin},
 	{Method: http.MethodGet, Path: "/v1/partitions/{pkey}/ready", Least: access.Viewer, Tenant: ownThings},
 	{Method: http.MethodGet, Path: "/v1/vms", Least: access.Viewer, Tenant: ownThings},
 	{Method: http.MethodPost, Path: "/v1/vms", Least: access.Operator, Tenant: ownThings},

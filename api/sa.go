@@ -2,29 +2,14 @@ package api
 
 import (
 	"context"
-	"errors"
-	"net/http"
 
 	"github.com/danielgtaylor/huma/v2"
-
-	"heddle/access"
-	"heddle/partition"
 )
-
-// ErrNotStored: the state cannot be stored now; nothing was changed.
-var ErrNotStored = errors.New("nothing was stored")
 
 // Administration is the API's interface to the subnet administrator and the
 // partitions. Methods may be called from many goroutines.
 type Administration interface {
-	// Partitions is the policy in force and the state of its programming.
-	Partitions() Partitions
-	// SetPartitions replaces the policy with a configuration in OpenSM's format. A
-	// configuration with an error changes nothing; name, if not empty, is its name
-	// in the error. It returns when the policy is stored and programming has
-	// begun; Partitions shows when it is complete. The error is ErrNotStored if the
-	// configuration is right but cannot be stored now.
-	SetPartitions(ctx context.Context, name, config string) (Partitions, error)
+	Partitioning
 	// SAKey is the key that makes SA requests trusted.
 	SAKey() SAKey
 	// Groups, Services and Subscriptions are the SA's state.
@@ -48,33 +33,6 @@ type SAStatus struct {
 	Members       int    `json:"group_members"`
 	Services      int    `json:"services"`
 	Subscriptions int    `json:"subscriptions"`
-}
-
-// PartitionStatus is the state of the partitions' programming.
-type PartitionStatus struct {
-	Count       int  `json:"count"`
-	Settled     bool `json:"settled" doc:"every port of the subnet has acknowledged its P_Key table"`
-	Pending     int  `json:"pending_ports" doc:"ports whose table, or that of the switch port before them, is not known to be as it should be"`
-	Quarantined int  `json:"quarantined" doc:"P_Keys that were freed and still wait for a port to give them up"`
-}
-
-// Partitions is the body of /v1/partitions.
-type Partitions struct {
-	Config      string      `json:"config" doc:"the policy in the form of OpenSM's partitions.conf"`
-	Warnings    []string    `json:"warnings,omitempty" doc:"warnings about the configuration just given"`
-	Partitions  []Partition `json:"partitions"`
-	Settled     bool        `json:"settled" doc:"every port of the subnet has acknowledged its P_Key table"`
-	Pending     int         `json:"pending_ports" doc:"ports whose table, or that of the switch port before them, is not known to be as it should be"`
-	Quarantined []string    `json:"quarantined,omitempty" doc:"P_Keys that were freed and still wait for a port to give them up"`
-}
-
-// Partition is one partition of the policy.
-type Partition struct {
-	Name    string   `json:"name"`
-	PKey    string   `json:"pkey"`
-	Full    int      `json:"full_members" doc:"ports of the subnet with full membership in their table"`
-	Limited int      `json:"limited_members"`
-	Groups  []string `json:"groups,omitempty" doc:"MGIDs of its permanent multicast groups"`
 }
 
 // Group is a multicast group.
@@ -125,44 +83,8 @@ type SAKey struct {
 	OwnHost bool   `json:"own_host" doc:"requests with SM_Key 1 from the manager's own port are trusted too"`
 }
 
-// maxPartitions bounds the JSON of a partition configuration: the largest that
-// is read, each byte escaped by another.
-const maxPartitions = 2*partition.MaxFile + 8192
-
 func administration(a huma.API, b Administration) {
-	huma.Get(a, "/v1/partitions", func(ctx context.Context, _ *struct{}) (*body[Partitions], error) {
-		p := b.Partitions()
-		if c := callerOf(ctx); c.Role == access.Tenant {
-			p = ownPartitions(&c, p)
-		}
-		return reply(p), nil
-	})
-	huma.Register(a, huma.Operation{
-		OperationID: "set-partitions", Method: http.MethodPut, Path: "/v1/partitions",
-		Summary:     "Replace the partitions",
-		Description: "The body is JSON with the whole configuration. A configuration with an error changes nothing.",
-		Errors:      []int{422, 503},
-		// The response follows when the policy is stored; the ports are written
-		// later.
-		DefaultStatus: http.StatusAccepted,
-		MaxBodyBytes:  maxPartitions,
-	}, func(ctx context.Context, in *partitionsInput) (*body[Partitions], error) {
-		before := ""
-		if auditing(ctx) {
-			before = b.Partitions().Config
-		}
-		p, err := b.SetPartitions(ctx, in.Body.Name, in.Body.Config)
-		if errors.Is(err, ErrNotStored) {
-			return nil, huma.Error503ServiceUnavailable(err.Error())
-		}
-		if err != nil {
-			return nil, huma.Error422UnprocessableEntity(err.Error())
-		}
-		if auditing(ctx) {
-			changed(ctx, access.DiffLines(before, p.Config)...)
-		}
-		return reply(p), nil
-	})
+	partitioning(a, b)
 	huma.Get(a, "/v1/groups", func(ctx context.Context, _ *struct{}) (*body[[]Group], error) {
 		list := nonNil(b.Groups())
 		for i := range list {
@@ -188,11 +110,4 @@ func administration(a huma.API, b Administration) {
 		}
 		return reply(x), nil
 	})
-}
-
-type partitionsInput struct {
-	Body struct {
-		Config string `json:"config" doc:"the policy in the form of OpenSM's partitions.conf"`
-		Name   string `json:"name,omitempty" maxLength:"4096" doc:"of the file, for messages"`
-	}
 }

@@ -167,6 +167,22 @@ func pageOf[T any](q *TableQuery, rows []T, text func(*T) string, columns map[st
 	return out, nil
 }
 
+// MemberPage is a page of the lines of a partition, by default in the order in which they apply.
+func MemberPage(q *TableQuery, rows []PartitionMember) (Table[PartitionMember], error) {
+	text := func(m *PartitionMember) string {
+		t := strings.Join([]string{m.Member, m.Membership, m.Node, m.NodeGUID, m.Interface}, " ")
+		if m.Pending {
+			t += " pending"
+		}
+		return t
+	}
+	return pageOf(q, rows, text, map[string]column[PartitionMember]{
+		"member":     by(func(m *PartitionMember) string { return m.Member }),
+		"membership": by(func(m *PartitionMember) string { return m.Membership }),
+		"node":       natural(func(m *PartitionMember) string { return m.Node }),
+	})
+}
+
 func hasAll(text string, words []string) bool {
 	for _, w := range words {
 		if !strings.Contains(text, w) {

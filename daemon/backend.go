@@ -1,9 +1,6 @@
 package daemon
 
 import (
-	"cmp"
-	"context"
-	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -13,11 +10,8 @@ import (
 	"heddle/api/show"
 	"heddle/fabric/cabling"
 	"heddle/fabric/slurm"
-	"heddle/partition"
 	"heddle/sm"
-	"heddle/store"
 	"heddle/store/backup"
-	"heddle/subnet"
 	"heddle/vm"
 )
 
@@ -145,42 +139,6 @@ func (d *Daemon) SAKey() api.SAKey { return show.SAKey(d.cfg.SA) }
 
 func (d *Daemon) Path(from, to string) (api.Path, error) {
 	return show.Path(d.Snapshot(), d.Interfaces(), from, to)
-}
-
-func (d *Daemon) Partitions() api.Partitions {
-	st := d.fresh()
-	s := d.Snapshot()
-	if s == nil || s.Partitions == nil {
-		return api.Partitions{Partitions: []api.Partition{}}
-	}
-	return show.Partitions(s, cmp.Or(s.BasePartitions, s.Partitions), s.Partitions, &st.Partitions)
-}
-
-func (d *Daemon) SetPartitions(ctx context.Context, name, config string) (api.Partitions, error) {
-	p, warnings, err := partition.Parse(strings.NewReader(config), cmp.Or(name, "partitions"))
-	if err != nil {
-		return api.Partitions{}, fmt.Errorf("nothing was changed: %w", err)
-	}
-	s := d.Snapshot()
-	if s == nil || s.State != subnet.Master {
-		return api.Partitions{}, errors.New("nothing was changed: this manager is not the master of a subnet; ask the master")
-	}
-	if err := d.ApplyPartitions(ctx, p); err != nil {
-		if errors.Is(err, store.ErrUnavailable) {
-			err = fmt.Errorf("%w: %w", api.ErrNotStored, err)
-		}
-		return api.Partitions{}, err
-	}
-	st := d.fresh()
-	inForce := p
-	if s = d.Snapshot(); s.BasePartitions == p {
-		inForce = s.Partitions
-	}
-	out := show.Partitions(s, p, inForce, &st.Partitions)
-	for _, w := range warnings {
-		out.Warnings = append(out.Warnings, w.String())
-	}
-	return out, nil
 }
 
 func (d *Daemon) PartitionReady(pkey string) (api.PartitionReady, error) {

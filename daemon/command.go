@@ -15,7 +15,8 @@ import (
 type command struct {
 	ev         sm.Event
 	partitions *partition.Policy
-	told       chan<- error // has room for one
+	was        *partition.Policy // that they replace; nil: any
+	told       chan<- error      // has room for one
 }
 
 // Sweep implements api.Backend.
@@ -43,11 +44,17 @@ const changeTime = 20 * time.Second
 // and in force, or with the reason why nothing was changed. P_Key tables are written
 // afterwards.
 func (d *Daemon) ApplyPartitions(ctx context.Context, p *partition.Policy) error {
+	return d.replacePartitions(ctx, nil, p)
+}
+
+// replacePartitions is ApplyPartitions in place of a policy; nil: any. sm.ErrOtherPolicy if another one is
+// in force.
+func (d *Daemon) replacePartitions(ctx context.Context, was, p *partition.Policy) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, changeTime, fmt.Errorf("it took more than %v", changeTime))
 	defer cancel()
 	told := make(chan error, 1)
 	select {
-	case d.commands <- command{partitions: p, told: told}:
+	case d.commands <- command{partitions: p, was: was, told: told}:
 	case <-ctx.Done():
 		return fmt.Errorf("nothing was changed: %w", context.Cause(ctx))
 	}
@@ -70,7 +77,7 @@ func (l *loop) command(c command) {
 	}
 	l.tag++
 	l.changes[l.tag] = c.told
-	l.shell.Step(sm.SetPartitions{Policy: c.partitions, Tag: l.tag})
+	l.shell.Step(sm.SetPartitions{Policy: c.partitions, Was: c.was, Tag: l.tag})
 }
 
 // changed reports to the waiting caller that a change of partitions is in force, or why it is

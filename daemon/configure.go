@@ -19,7 +19,9 @@ type Settings struct {
 	Perf       perf.Config // Period 0: counters are not read
 	Thresholds *findings.Thresholds
 	Cabling    *CablingPlan // nil: the cables are compared with no plan
-	Actions    drain.Config // what rules of findings may do
+	// PartitionsFile is the file that partitions were read from; empty: none.
+	PartitionsFile string
+	Actions        drain.Config // what rules of findings may do
 	// Congestion is the mode of congestion control; nil: it stays as operators set it.
 	Congestion *congestion.Mode
 }
@@ -45,6 +47,7 @@ func (d *Daemon) Configure(s *Settings) {
 	d.SetThresholds(s.Thresholds)
 	d.SetCabling(s.Cabling)
 	d.SetActions(s.Actions)
+	d.planner.partitions.Store(&s.PartitionsFile)
 	if s.Congestion != nil {
 		d.shared.SetCongestionMode(*s.Congestion)
 	}

@@ -69,6 +69,8 @@ type Config struct {
 	// Partitions replace the stored partitions. If nil, the stored ones stay; without any,
 	// every port is a full member of the default partition.
 	Partitions *partition.Policy
+	// PartitionsFile is where they were read, for messages; empty: nowhere.
+	PartitionsFile string
 	// PartitionsErr says why Partitions could not be read, so that the stored ones stay; it is
 	// logged at the start.
 	PartitionsErr error
@@ -288,6 +290,8 @@ func New(cfg Config) *Daemon {
 		pulses:     newPulses(),
 		finder:     finder{cables: cableWatch{bell: newBell()}},
 	}
+	d.planner.editing = make(chan struct{}, 1)
+	d.planner.partitions.Store(&cfg.PartitionsFile)
 	d.shared.WakeSM, d.shared.WakeSA, d.shared.WakeVM = d.smMail.ring, d.saMail.ring, d.vmMail.ring
 	d.startAgents()
 	d.shared.Standing = cfg.Groups

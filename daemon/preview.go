@@ -16,6 +16,10 @@ import (
 type planner struct {
 	one  sync.Mutex                // held while a plan of the whole subnet is computed
 	core atomic.Pointer[sm.Config] // as reloaded; nil: as at the start
+	// editing has an entry while partitions are changed, so that each change is made of the one before.
+	editing chan struct{}
+	// partitions is the name of the file of partitions; nil or empty: there is none.
+	partitions atomic.Pointer[string]
 }
 
 // coreConfig is the configuration of the core that is in force.

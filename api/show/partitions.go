@@ -20,7 +20,7 @@ import (
 func Partitions(s *subnet.Snapshot, base, p *partition.Policy, st *sm.PartitionStatus) api.Partitions {
 	var text strings.Builder
 	_ = base.Format(&text) // a Builder takes everything
-	out := api.Partitions{Config: text.String(), Settled: st.Settled, Pending: st.Pending, Partitions: make([]api.Partition, len(p.Partitions))}
+	out := api.Partitions{Config: text.String(), Revision: api.Revision(text.String()), Settled: st.Settled, Pending: st.Pending, Partitions: make([]api.Partition, len(p.Partitions))}
 	for _, k := range st.Quarantined {
 		out.Quarantined = append(out.Quarantined, k.String())
 	}

@@ -36,6 +36,7 @@ func (f smFlags) administer(cfg *daemon.Config, inherited bool, key uint64, log 
 	}
 	// The manager reports a damaged policy; it does not matter here.
 	inForce, _ := sm.StoredPartitions(stored.Records)
+	cfg.PartitionsFile = f.Files.Partitions
 	switch cfg.Partitions, err = f.readPartitions(log); {
 	case inherited && inForce != nil:
 		// A manager that takes over changes no P_Key.

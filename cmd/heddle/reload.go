@@ -102,7 +102,7 @@ func (r *running) read(f smFlags) (c readFiles, err error) {
 	if err != nil {
 		return c, err
 	}
-	c.settings = daemon.Settings{Core: c.core, SA: *o, Registry: f.Registry, Perf: f.Perf}
+	c.settings = daemon.Settings{Core: c.core, SA: *o, Registry: f.Registry, Perf: f.Perf, PartitionsFile: f.Files.Partitions}
 	if c.settings.Thresholds, err = f.readThresholds(); err != nil {
 		return c, err
 	}

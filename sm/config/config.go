@@ -61,6 +61,11 @@ const (
 	EnforceOff
 )
 
+// Sides says whether what comes from an end port is checked, and what goes to it.
+func (e Enforce) Sides() (in, out bool) {
+	return e == EnforceBoth || e == EnforceIn, e == EnforceBoth || e == EnforceOut
+}
+
 // Config is what a manager is told at start. It begins with Defaults; New panics
 // on one that no manager can work with.
 type Config struct {

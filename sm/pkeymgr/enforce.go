@@ -52,14 +52,10 @@ func (m *Manager) enforceWanted(p *topo.Port) (e enforcement) {
 }
 
 // canEnforce is what the port of a switch can enforce and is to, if the policy is not trivial.
-func (m *Manager) canEnforce(p *topo.Port) (e enforcement) {
-	if m.Config.PartEnforce == config.EnforceOff {
-		return e
-	}
+func (m *Manager) canEnforce(p *topo.Port) enforcement {
 	sw := &m.Fabric.Nodes[p.Node].Switch
-	e.in = sw.InboundEnforcementCap && m.Config.PartEnforce != config.EnforceOut
-	e.out = sw.OutboundEnforcementCap && m.Config.PartEnforce != config.EnforceIn
-	return e
+	in, out := m.Config.PartEnforce.Sides()
+	return enforcement{in && sw.InboundEnforcementCap, out && sw.OutboundEnforcementCap}
 }
 
 // EnforceNow says whether the port of a switch may be told now to enforce partitions on what
