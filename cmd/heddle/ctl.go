@@ -48,7 +48,7 @@ at unix:/run/heddle/PORT/api.sock, if there is one alone; and otherwise
 127.0.0.1:7480.
 
 Reading needs no token on the daemon's machine. Commands that change something
-(sweep, reroute, partitions apply, congestion mode, vm, token) need a role: by the
+(sweep, reroute, those of partitions, congestion mode, vm, token) need a role: by the
 token that the daemon wrote to its token file, readable by its own user, by the
 daemon's Unix socket, or by a named token (--token-file). ctl finds the first when
 it runs as that user on the same machine. Both use the runtime directory:

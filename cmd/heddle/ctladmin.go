@@ -6,15 +6,12 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"os"
-	"strings"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
 	"heddle/api"
 	"heddle/internal/plural"
-	"heddle/partition"
 )
 
 // ctlAdministration are the commands about partitions and the SA's state.
@@ -51,92 +48,6 @@ GUID, GID or node description, interfaces of virtual machines also by their name
 	}
 	o.register(c)
 	return c
-}
-
-func ctlPartitions() *cobra.Command {
-	c := ctlCommand("partitions", "Partitions and the state of their programming", http.MethodGet, "/v1/partitions", printPartitions)
-	c.Args = subcommandOnly
-	c.Long = `Shows the current partitions, how many ports have each P_Key in their table,
-and whether all ports have acknowledged theirs.`
-	var o ctlOptions
-	show := &cobra.Command{
-		Use:   "show",
-		Short: "Print the current configuration, in the format of OpenSM's partitions.conf",
-		Args:  noArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return o.ask(cmd, http.MethodGet, "/v1/partitions", nil, func(w io.Writer, body []byte) error {
-				var p api.Partitions
-				if err := json.Unmarshal(body, &p); err != nil {
-					return err
-				}
-				_, err := io.WriteString(w, p.Config)
-				return err
-			})
-		},
-	}
-	o.register(show)
-	var p ctlOptions
-	apply := &cobra.Command{
-		Use:   "apply FILE",
-		Short: "Replace the partitions with those of a file ('-' is standard input)",
-		Long: `Replaces the partitions, in one transaction, by those of a file in the format of
-OpenSM's partitions.conf. A file with an error changes nothing. It writes only to
-the ports that the change affects, and removes P_Keys before it grants others. 'heddle ctl partitions'
-shows when all ports have acknowledged.`,
-		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) != 1 {
-				return usagef("want one file")
-			}
-			return nil
-		},
-		RunE: func(cmd *cobra.Command, args []string) error {
-			in, name := cmd.InOrStdin(), args[0]
-			if name == "-" {
-				name = "standard input"
-			} else {
-				f, err := os.Open(args[0])
-				if err != nil {
-					return err
-				}
-				defer f.Close()
-				in = f
-			}
-			b, err := io.ReadAll(io.LimitReader(in, partition.MaxFile+1))
-			if err != nil {
-				return err
-			}
-			if len(b) > partition.MaxFile {
-				return fmt.Errorf("%s: larger than the limit of %d bytes", name, partition.MaxFile)
-			}
-			return p.ask(cmd, http.MethodPut, "/v1/partitions", map[string]string{"name": name, "config": string(b)}, printPartitions)
-		},
-	}
-	p.register(apply)
-	c.AddCommand(show, apply, ctlReady())
-	return c
-}
-
-func printPartitions(w io.Writer, body []byte) error {
-	var p api.Partitions
-	if err := json.Unmarshal(body, &p); err != nil {
-		return err
-	}
-	for _, s := range p.Warnings {
-		fmt.Fprintf(w, "note: %s\n", s)
-	}
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "NAME\tP_KEY\tFULL\tLIMITED\tGROUPS")
-	for _, x := range p.Partitions {
-		fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%s\n", x.Name, x.PKey, x.Full, x.Limited, strings.Join(x.Groups, " "))
-	}
-	if err := t.Flush(); err != nil {
-		return err
-	}
-	fmt.Fprintln(w, carriedOut(&api.PartitionStatus{Settled: p.Settled, Pending: p.Pending}))
-	if len(p.Quarantined) > 0 {
-		fmt.Fprintf(w, "freed, but not yet removed from every port and so unavailable: %s\n", strings.Join(p.Quarantined, " "))
-	}
-	return nil
 }
 
 func printPath(w io.Writer, body []byte) error {

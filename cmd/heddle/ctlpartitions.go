@@ -1,0 +1,411 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"heddle/api"
+	"heddle/internal/plural"
+	"heddle/partition"
+)
+
+func ctlPartitions() *cobra.Command {
+	c := ctlCommand("partitions", "Partitions and the state of their programming", http.MethodGet, "/v1/partitions", printPartitions)
+	c.Args = subcommandOnly
+	c.Long = `Shows the current partitions, how many ports have each P_Key in their table,
+and whether all ports have acknowledged theirs.
+
+A partition is named by its name or its P_Key. A member is a port GUID with 0x, the
+description of a node (NODE:PORT if it has several ports in the subnet), or a class of
+ports: ALL, ALL_CAS, ALL_SWITCHES, ALL_ROUTERS, SELF.`
+	var o ctlOptions
+	show := &cobra.Command{
+		Use:   "show",
+		Short: "Print the current configuration, in the format of OpenSM's partitions.conf",
+		Long: `Prints the current configuration, in the format of OpenSM's partitions.conf. It has no
+comments: the manager does not store those of a file.`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return o.ask(cmd, http.MethodGet, "/v1/partitions", nil, func(w io.Writer, body []byte) error {
+				var p api.Partitions
+				if err := json.Unmarshal(body, &p); err != nil {
+					return err
+				}
+				_, err := io.WriteString(w, p.Config)
+				return err
+			})
+		},
+	}
+	o.register(show)
+	c.AddCommand(show, partitionsApply(), partitionsMembers(), partitionsAddMember(), partitionsRemoveMember(), partitionsCreate(), partitionsDelete(), ctlReady())
+	return c
+}
+
+// partitionPath is the path of the API for a partition, and memberPath for a member of it.
+func partitionPath(name string) string { return "/v1/partitions/" + url.PathEscape(name) }
+
+func memberPath(partition, member string) string {
+	return partitionPath(partition) + "/members/" + url.PathEscape(member)
+}
+
+// partitionChange are the flags of changes.
+type partitionChange struct {
+	ctlOptions
+	dry bool
+}
+
+func (o *partitionChange) register(c *cobra.Command) {
+	c.Flags().BoolVar(&o.dry, "dry-run", false, "say what it would change, and change nothing")
+	o.ctlOptions.register(c)
+}
+
+// change makes a change of partitions, or asks what it would do.
+func (o *partitionChange) change(cmd *cobra.Command, method, path string, body any) error {
+	if o.dry {
+		path += "?dry_run=true"
+	}
+	return o.ask(cmd, method, path, body, func(w io.Writer, body []byte) error {
+		var p api.PartitionPlan
+		if err := json.Unmarshal(body, &p); err != nil {
+			return err
+		}
+		return printPartitionPlan(w, &p)
+	})
+}
+
+func partitionsApply() *cobra.Command {
+	var o partitionChange
+	c := &cobra.Command{
+		Use:   "apply FILE",
+		Short: "Replace the partitions with those of a file ('-' is standard input)",
+		Long: `Replaces the partitions, in one transaction, by those of a file in the format of
+OpenSM's partitions.conf. A file with an error changes nothing. It writes only to
+the ports that the change affects, and removes P_Keys before it grants others. 'heddle ctl partitions'
+shows when all ports have acknowledged. With --dry-run it says which ports would gain,
+lose or change which memberships, what would be written, and which multicast groups and
+virtual machines that concerns.`,
+		Example: `  heddle ctl partitions apply partitions.conf --dry-run
+  heddle ctl partitions apply partitions.conf`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return usagef("partitions apply: want one file")
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			in, name := cmd.InOrStdin(), args[0]
+			if name == "-" {
+				name = "standard input"
+			} else {
+				f, err := os.Open(args[0])
+				if err != nil {
+					return err
+				}
+				defer f.Close()
+				in = f
+			}
+			b, err := io.ReadAll(io.LimitReader(in, partition.MaxFile+1))
+			if err != nil {
+				return err
+			}
+			if len(b) > partition.MaxFile {
+				return fmt.Errorf("%s: larger than the limit of %d bytes", name, partition.MaxFile)
+			}
+			body := map[string]string{"name": name, "config": string(b)}
+			if !o.dry {
+				return o.ask(cmd, http.MethodPut, "/v1/partitions", body, printPartitions)
+			}
+			return o.ask(cmd, http.MethodPut, "/v1/partitions?dry_run=true", body, func(w io.Writer, body []byte) error {
+				var p api.Partitions
+				if err := json.Unmarshal(body, &p); err != nil {
+					return err
+				}
+				if p.Plan == nil {
+					return fmt.Errorf("the manager's answer has no plan")
+				}
+				return printPartitionPlan(w, p.Plan)
+			})
+		},
+	}
+	o.register(c)
+	return c
+}
+
+func partitionsMembers() *cobra.Command {
+	var o ctlOptions
+	var limit int
+	c := &cobra.Command{
+		Use:   "members PARTITION",
+		Short: "The members of a partition, line by line",
+		Long: `Shows the lines of a partition in the order in which they apply: of two lines that name
+one port the later one counts. The last ones are those that virtual machines add.`,
+		Example: `  heddle ctl partitions members tenant-a
+  heddle ctl partitions members 0x0005 --limit 500`,
+		Args: wantArgs(1, "a partition, by its name or P_Key"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return o.ask(cmd, http.MethodGet, fmt.Sprintf("%s/members?limit=%d", partitionPath(args[0]), limit), nil, printMembers)
+		},
+	}
+	c.Flags().IntVar(&limit, "limit", 100, "show up to this many `MEMBERS`, 1 to 500")
+	o.register(c)
+	return c
+}
+
+func partitionsAddMember() *cobra.Command {
+	var o partitionChange
+	var as string
+	c := &cobra.Command{
+		Use:   "add-member PARTITION MEMBER",
+		Short: "Add a member to a partition, or change its membership",
+		Long: `Adds a member to a partition, or changes its membership. A single port becomes the last
+line of the partition, so that no other line overrides it. The change is stored before
+it takes effect. A file of --partitions stays as it is: change it too, because a reload
+applies it again.`,
+		Example: `  heddle ctl partitions add-member tenant-a host-7 --as full --dry-run
+  heddle ctl partitions add-member 0x0005 0x0002c90300a1b2c3`,
+		Args: wantArgs(2, "a partition and a member: its port GUID, NODE, NODE:PORT or a class of ports"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return o.change(cmd, http.MethodPut, memberPath(args[0], args[1]), map[string]string{"membership": as})
+		},
+	}
+	c.Flags().StringVar(&as, "as", "limited", "`MEMBERSHIP`: full, limited or both")
+	o.register(c)
+	return c
+}
+
+func partitionsRemoveMember() *cobra.Command {
+	var o partitionChange
+	c := &cobra.Command{
+		Use:   "remove-member PARTITION MEMBER",
+		Short: "Remove a member from a partition",
+		Long: `Removes the line of a partition that names a member. A port that is also a member by a
+class of ports stays one by that. The last member goes with its partition ('delete').`,
+		Example: `  heddle ctl partitions remove-member tenant-a host-7 --dry-run`,
+		Args:    wantArgs(2, "a partition and a member: its port GUID, NODE, NODE:PORT or a class of ports"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return o.change(cmd, http.MethodDelete, memberPath(args[0], args[1]), nil)
+		},
+	}
+	o.register(c)
+	return c
+}
+
+func partitionsCreate() *cobra.Command {
+	var o partitionChange
+	var n api.NewPartition
+	var as string
+	c := &cobra.Command{
+		Use:   "create NAME MEMBER...",
+		Short: "Create a partition with its first members",
+		Long:  `Creates a partition. Without --pkey it gets the lowest P_Key that is free.`,
+		Example: `  heddle ctl partitions create tenant-a host-1 host-2 --as full --ipoib --dry-run
+  heddle ctl partitions create storage ALL_CAS 0x0002c90300a1b2c3=full --pkey 0x0100`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) < 2 {
+				return usagef("partitions create: want a name and at least one member, as MEMBER or MEMBER=MEMBERSHIP")
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			n.Name, n.Members = args[0], nil
+			for _, a := range args[1:] {
+				m := api.NewMember{Member: a, Membership: as}
+				if i := strings.LastIndexByte(a, '='); i > 0 {
+					m.Member, m.Membership = a[:i], a[i+1:]
+				}
+				n.Members = append(n.Members, m)
+			}
+			return o.change(cmd, http.MethodPost, "/v1/partitions", &n)
+		},
+	}
+	c.Flags().StringVar(&n.PKey, "pkey", "", "`P_KEY`, 0x0001 to 0x7ffe (default: the lowest that is free)")
+	c.Flags().BoolVar(&n.IPoIB, "ipoib", false, "with the broadcast group of IPoIB")
+	c.Flags().StringVar(&as, "as", "limited", "`MEMBERSHIP` of members without one of their own: full, limited or both")
+	o.register(c)
+	return c
+}
+
+func partitionsDelete() *cobra.Command {
+	var o partitionChange
+	c := &cobra.Command{
+		Use:   "delete PARTITION",
+		Short: "Delete a partition",
+		Long: `Deletes a partition: all of its members lose its P_Key. Memberships that virtual machines
+add stay. Another partition receives the P_Key when all ports have lost it.`,
+		Example: `  heddle ctl partitions delete tenant-a --dry-run`,
+		Args:    wantArgs(1, "a partition, by its name or P_Key"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return o.change(cmd, http.MethodDelete, partitionPath(args[0]), nil)
+		},
+	}
+	o.register(c)
+	return c
+}
+
+func printPartitions(w io.Writer, body []byte) error {
+	var p api.Partitions
+	if err := json.Unmarshal(body, &p); err != nil {
+		return err
+	}
+	for _, s := range p.Warnings {
+		fmt.Fprintf(w, "note: %s\n", s)
+	}
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "NAME\tP_KEY\tFULL\tLIMITED\tGROUPS")
+	for _, x := range p.Partitions {
+		fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%s\n", x.Name, x.PKey, x.Full, x.Limited, strings.Join(x.Groups, " "))
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	fmt.Fprintln(w, carriedOut(&api.PartitionStatus{Settled: p.Settled, Pending: p.Pending}))
+	if len(p.Quarantined) > 0 {
+		fmt.Fprintf(w, "freed, but not yet removed from every port and so unavailable: %s\n", strings.Join(p.Quarantined, " "))
+	}
+	return nil
+}
+
+func printMembers(w io.Writer, body []byte) error {
+	var x api.Table[api.PartitionMember]
+	if err := json.Unmarshal(body, &x); err != nil {
+		return err
+	}
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "MEMBER\tMEMBERSHIP\tNODE\tNOTE")
+	for i := range x.Rows {
+		m := &x.Rows[i]
+		node, note := "-", ""
+		if m.Node != "" {
+			node = fmt.Sprintf("%s port %d", plain(m.Node), m.Port)
+		}
+		switch {
+		case m.ByInterface && m.Interface != "":
+			note = "interface " + m.Interface
+		case m.ByInterface:
+			note = "added by virtual machines"
+		case m.Pending:
+			note = "not on the fabric"
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", m.Member, m.Membership, node, note)
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	if more := x.Matched - len(x.Rows); more > 0 {
+		fmt.Fprintf(w, "and %d more; --limit shows up to 500\n", more)
+	}
+	return nil
+}
+
+// printPartitionPlan prints what a change of partitions does, or would do.
+func printPartitionPlan(w io.Writer, p *api.PartitionPlan) error {
+	for _, s := range p.Notes {
+		fmt.Fprintf(w, "note: %s\n", plain(s))
+	}
+	if len(p.Change) == 0 {
+		_, err := fmt.Fprintln(w, "the partitions are like that already; nothing changes")
+		return err
+	}
+	lines := func(list []string, more int) {
+		for _, l := range list {
+			fmt.Fprintln(w, plain(l))
+		}
+		if more > 0 {
+			fmt.Fprintf(w, "and %s\n", plural.Of(more, "more line"))
+		}
+	}
+	lines(p.Change, p.MoreChange)
+	fmt.Fprintln(w)
+	if err := printPlannedMemberships(w, p); err != nil {
+		return err
+	}
+	fmt.Fprintf(w, "%s other P_Keys; to write: %s in %s of ports, %s in %s of switch ports, by %d Set(P_KeyTable)\n", plural.Of(p.Ports, "port")+" "+plural.Verb(p.Ports, "gets", "get"),
+		plural.Of(p.Hosts.Blocks, "block"), plural.Of(p.Hosts.Tables, "table"), plural.Of(p.SwitchPorts.Blocks, "block"), plural.Of(p.SwitchPorts.Tables, "table"),
+		p.Hosts.Writes+p.SwitchPorts.Writes)
+	if n := p.Hosts.Unread + p.SwitchPorts.Unread; n > 0 {
+		fmt.Fprintf(w, "%s of them %s not read yet: what they need is estimated\n", plural.Of(n, "table"), plural.Verb(n, "is", "are"))
+	}
+	if p.Switches > 0 {
+		fmt.Fprintf(w, "%s: %s\n", plural.Of(p.Switches, "switch"), some(p.SwitchNames, p.Switches))
+	}
+	for _, x := range []struct {
+		n    int
+		what string
+	}{{p.EnforceOn, "begin to enforce partitions"}, {p.EnforceOff, "end to enforce partitions"}, {p.NoRoom, "cannot enforce partitions: no room for the P_Keys"}} {
+		if x.n > 0 {
+			fmt.Fprintf(w, "%s %s\n", plural.Of(x.n, "switch port"), x.what)
+		}
+	}
+	if p.Overflow.Count > 0 {
+		fmt.Fprintf(w, "NO ROOM for all P_Keys at %s: %s\n", plural.Of(p.Overflow.Count, "port"), some(p.Overflow.Names, p.Overflow.Count))
+	}
+	if len(p.Waiting) > 0 {
+		fmt.Fprintf(w, "%s: no new member receives it before all old ones have lost it\n", strings.Join(p.Waiting, " "))
+	}
+	if p.Interfaces > 0 {
+		fmt.Fprintf(w, "%s: %s\n", plural.Of(p.Interfaces, "interface")+" of virtual machines", some(p.InterfaceNames, p.Interfaces))
+	}
+	if p.Applied {
+		_, err := fmt.Fprintln(w, "stored; 'heddle ctl partitions' shows when all ports have acknowledged")
+		return err
+	}
+	_, err := fmt.Fprintln(w, "nothing was changed: this was a dry run")
+	return err
+}
+
+// some are the first names of a list, and how many more there are.
+func some(names []string, all int) string {
+	text := plain(strings.Join(names, ", "))
+	if more := all - len(names); more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
+}
+
+// printPlannedMemberships prints the tables of a plan: partitions, memberships and groups.
+func printPlannedMemberships(w io.Writer, p *api.PartitionPlan) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	for i := range p.Partitions {
+		x := &p.Partitions[i]
+		what := x.What
+		if x.Was != "" {
+			what += ", was " + plain(x.Was)
+		}
+		if n := x.Begin + x.End; n > 0 {
+			what += fmt.Sprintf("; not on the fabric: %s", some(x.Pending, n))
+		}
+		fmt.Fprintf(t, "partition\t%s\t%s\t%s\n", plain(x.Name), x.PKey, what)
+	}
+	for i := range p.Memberships {
+		x := &p.Memberships[i]
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s to %s: %s\n", plural.Of(x.Count, "port"), plain(x.Partition), x.PKey, x.From, x.To, some(x.Names, x.Count))
+	}
+	for i := range p.Groups {
+		x := &p.Groups[i]
+		what := groupWords[x.What]
+		if x.Ends > 0 {
+			what += fmt.Sprintf(", %s %s", plural.Of(x.Ends, "membership"), plural.Verb(x.Ends, "ends", "end"))
+		}
+		fmt.Fprintf(t, "group\t%s\t%s\t%s\n", x.MGID, x.PKey, what)
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	if n := p.MorePartitions + p.MoreChanges + p.MoreGroups; n > 0 {
+		fmt.Fprintf(w, "and %s of partitions, memberships and groups\n", plural.Of(n, "more line"))
+	}
+	return nil
+}
+
+// groupWords say what happens to a group.
+var groupWords = map[string]string{
+	"new": "begins", "gone": "ends", "stays": "ends with its last member", "members": "stays", "permanent": "becomes permanent", "values": "gets other values",
+}
