@@ -41,6 +41,8 @@ var pageViews = []struct{ hash, shows string }{
 	{"counters", `Busiest[\s\S]*sw-\d+-\d+ port`},
 	{"sweeps", `discover[\s\S]*no fault has broken`},
 	{"actions", `Sweep[\s\S]*needs the role operator`},
+	{"partition", `Create a partition[\s\S]*needs the role admin`},
+	{"partition/0x7fff", `Partition Default 0x7fff[\s\S]*Rows 1 to 1 of 1`},
 	{"node/" + pageLeaf, `host-18 port 1[\s\S]*Its events`},
 	{"port/" + pageHost + "/1", `sw-1-1 port 1[\s\S]*PortXmitData`},
 	{"search?q=ost-1", "part of the name"},

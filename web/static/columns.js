@@ -1,6 +1,7 @@
 // The tables: their columns, and how rows are shown.
 
 import { actionMark, linkButtons, outOf } from './links.js';
+import { needed, removeButton } from './partitions.js';
 import { ago, date, element, link, num, place } from './dom.js';
 
 // mark is a state with a shape beside its color: ● good, ▲ not yet, ✕ bad.
@@ -49,7 +50,7 @@ function cableActions(l, x) {
 
 // Column: title, sort (the server's name of the order; none: not to be sorted by), n (a number, to the
 // right), cell (of a row, and of what body got beside the rows). more gets, for a table, what its cells
-// need, and note a line below it.
+// need, and note a line below it. at is the view of a table that is part of one, and source its path in the API.
 export const kinds = {
   nodes: {
     title: 'Nodes', sort: 'name', words: 'name, GUID, LID, type, state',
@@ -106,11 +107,27 @@ export const kinds = {
   partitions: {
     title: 'Partitions', sort: 'name', words: 'name, P_Key',
     columns: [
-      { title: 'Name', sort: 'name', cell: p => p.name },
+      { title: 'Name', sort: 'name', cell: p => link(`#/partition/${p.pkey}`, p.name || p.pkey) },
       { title: 'P_Key', sort: 'pkey', cell: p => p.pkey },
       { title: 'Full members', sort: 'full_members', n: true, cell: p => num(p.full_members) },
       { title: 'Limited members', sort: 'limited_members', n: true, cell: p => num(p.limited_members) },
       { title: 'Groups', cell: p => (p.groups || []).length ? search('groups', p.pkey, num(p.groups.length)) : '0' },
+    ],
+    note: ctx => {
+      const e = element('span', '');
+      e.append(...ctx.may('admin') ? [link('#/partition', 'Create a partition'), '. To add or remove members, or to delete a partition, open it.'] : [needed(ctx)]);
+      return e;
+    },
+  },
+  members: {
+    title: 'Members', sort: '', words: 'GUID, class, name, full, limited, both, pending',
+    at: path => `partition/${encodeURIComponent(path[0])}`, source: path => `v1/partitions/${encodeURIComponent(path[0])}/members`,
+    columns: [
+      { title: 'Member', sort: 'member', cell: m => code(m.member) },
+      { title: 'Membership', sort: 'membership', cell: m => m.membership },
+      { title: 'Node', sort: 'node', cell: m => m.node_guid ? place({ guid: m.node_guid, description: m.node, port: m.port }) : m.pending ? mark('not on the fabric', 'warn') : 'a class of ports' },
+      { title: 'By', cell: m => m.by_interface ? m.interface ? search('vms', m.interface, `interface ${m.interface}`) : 'virtual machines' : 'the policy' },
+      { title: 'Action', cell: (m, x) => x.ctx.may('admin') && !m.by_interface ? removeButton(x.ctx, x.path[0], m, x.said) : '' },
     ],
   },
   vms: {

@@ -9,7 +9,8 @@
 //
 //   get(path)              JSON of a path of the API, with the token. It throws an Error whose text is the
 //                          server's; the view's errors are shown above it until something succeeds
-//   send(method, path, body)  makes a change; JSON of the answer, or null
+//   send(method, path, body, match)  makes a change; JSON of the answer, or null. match is the revision of
+//                          what is changed: the server refuses the change of another one
 //   go(hash, replace)      shows another view; replace: without an entry in the browser's history
 //   live(kind, fn)         calls fn(event) for each event of a kind, '' of all, from now on
 //   recent()               the last 200 events, the oldest first
@@ -46,6 +47,7 @@ export const views = {
   sweeps: { title: 'Sweeps', nav: true },
   actions: { title: 'Actions', nav: true },
   node: { title: 'Node' },
+  partition: { title: 'Partition' },
   port: { title: 'Port' },
   search: { title: 'Search' },
 };
@@ -56,8 +58,9 @@ const stored = key => { try { return sessionStorage.getItem(key) || ''; } catch 
 let token = stored('token');
 let role = 'viewer', caller = '';
 
-async function request(method, path, body, signal) {
+async function request(method, path, body, signal, match) {
   const headers = { Accept: 'application/json' };
+  if (match) headers['If-Match'] = `"${match}"`;
   if (token) headers.Authorization = `Bearer ${token}`;
   if (body !== undefined) headers['Content-Type'] = 'application/json';
   const r = await fetch(path, { method, headers, signal, body: body === undefined ? undefined : JSON.stringify(body) });
@@ -378,8 +381,8 @@ function context(end, main) {
   };
   return {
     get: path => guarded(() => request('GET', path, undefined, end.signal)),
-    send: async (method, path, body) => {
-      const v = await request(method, path, body);
+    send: async (method, path, body, match) => {
+      const v = await request(method, path, body, undefined, match);
       soon();
       return v;
     },

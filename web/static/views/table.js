@@ -13,7 +13,7 @@ function read(at, kind) {
   return { q: q.get('q') || '', sort, desc: q.has('desc') ? q.get('desc') === '1' : Boolean(kind.desc) && sort === kind.sort, offset: n('offset', 0), limit: Math.min(500, n('limit', 50) || 50) };
 }
 
-// hash is the address of a state.
+// hash is the address of a state; name is that of the view, with what is before its query.
 function hash(name, kind, s) {
   const q = new URLSearchParams();
   if (s.q) q.set('q', s.q);
@@ -27,7 +27,7 @@ function hash(name, kind, s) {
 
 // show is the view.
 export function show(main, at, ctx) {
-  const name = at.name, kind = kinds[name];
+  const kind = kinds[at.name], name = kind.at?.(at.path) || at.name, source = kind.source?.(at.path) || `v1/table/${name}`;
   let state = read(at, kind);
   const to = change => hash(name, kind, { ...state, ...change });
 
@@ -92,14 +92,16 @@ export function show(main, at, ctx) {
   let asked = '', spoken = '', shown = '';
   async function refresh() {
     const mine = hash(name, kind, state);
-    const t = await ctx.get(`v1/table/${name}?${new URLSearchParams({ q: state.q, sort: state.sort, desc: state.desc, offset: state.offset, limit: state.limit })}`);
+    const t = await ctx.get(`${source}?${new URLSearchParams({ q: state.q, sort: state.sort, desc: state.desc, offset: state.offset, limit: state.limit })}`);
     const more = kind.more ? await kind.more(ctx) : null;
     if (mine !== hash(name, kind, state)) return ask(); // it was changed while the server answered
     const now = JSON.stringify([t.rows, more, ctx.role]);
-    if (now !== shown || mine !== asked) within(table.tBodies[0], () => table.tBodies[0].replaceChildren(...body(kind, t.rows, { ctx, more, said: tell })));
+    if (now !== shown || mine !== asked) within(table.tBodies[0], () => table.tBodies[0].replaceChildren(...body(kind, t.rows, { ctx, more, said: tell, path: at.path })));
     shown = now;
     asked = mine;
-    note.textContent = kind.note?.(ctx) || '';
+    const below = kind.note?.(ctx) || '';
+    if (note.dataset.of !== ctx.role) note.replaceChildren(below);
+    note.dataset.of = ctx.role;
     if (!t.rows.length) {
       const td = element('td', 'soft', t.matched ? 'There is no such page.' : state.q ? 'No row has these words.' : 'There are none.');
       td.colSpan = kind.columns.length;
