@@ -44,6 +44,7 @@ type PortAction struct {
 	Rule            string     `json:"rule,omitempty" doc:"of findings, which did it; left out: it was done by hand"`
 	Entries         int        `json:"entries" doc:"installed entries that lead over the link now"`
 	Disabled        bool       `json:"disabled" doc:"one of its ends is disabled"`
+	DisableAt       *time.Time `json:"disable_at,omitempty" doc:"isolate: about when one of its ends is disabled, after packets of earlier tables have left; left out: it is, or entries still lead over the link"`
 }
 
 // PortPlan is what a request does, or would do.

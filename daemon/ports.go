@@ -173,10 +173,29 @@ func (d *Daemon) PortActions() []api.PortAction {
 	list, s := d.actions(), d.Snapshot()
 	out := []api.PortAction{}
 	for i := range list {
-		out = append(out, showPort(s, &list[i]))
+		x := showPort(s, &list[i])
+		if !x.Disabled {
+			x.DisableAt = d.disableAt(&list[i])
+		}
+		out = append(out, x)
 	}
 	slices.SortFunc(out, func(a, b api.PortAction) int { return cmp.Or(cmp.Compare(a.GUID, b.GUID), cmp.Compare(a.Port, b.Port)) })
 	return out
+}
+
+// disableAt is about when an isolated link is disabled; nil: it does not wait for that.
+func (d *Daemon) disableAt(a *subnet.PortAction) *time.Time {
+	st := d.status.Load()
+	if st == nil || a.Kind != subnet.Isolate {
+		return nil
+	}
+	for _, x := range st.Disabling {
+		if a.Is(x.Node, x.Port) {
+			at := time.Now().Add(x.At.Sub(d.now())).UTC().Round(time.Second)
+			return &at
+		}
+	}
+	return nil
 }
 
 func showPort(s *subnet.Snapshot, a *subnet.PortAction) api.PortAction {
@@ -245,14 +264,18 @@ func (d *Daemon) takePort(s *subnet.Snapshot, kind subnet.PortActionKind, guid i
 			return plan, err
 		}
 	}
+	wait := time.Duration(0) // of package linkmgr, for packets; the link of a host has none
+	if i := s.NodeByGUID(a.Peer); kind == subnet.Isolate && i >= 0 && s.Nodes[i].Info.NodeType == ib.NodeSwitch {
+		wait = d.coreConfig().Flight()
+	}
+	if q.For > 0 && q.For <= wait {
+		return plan, fmt.Errorf("for %v: the link is disabled about %v after its last route has gone, so it would be restored before; give a longer time, or drain it", q.For, wait.Round(time.Second))
+	}
 	a.Kind, a.Since, a.Until, a.By, a.Why, a.Rule = kind, now, time.Time{}, q.By, q.Why, ""
 	if q.For > 0 {
 		a.Until = now.Add(q.For)
 	}
-	plan.PortAction, plan.Applied = showPort(s, &a), !q.DryRun
-	if kind == subnet.Isolate {
-		plan.Wait = d.coreConfig().Flight().Seconds()
-	}
+	plan.PortAction, plan.Applied, plan.Wait = showPort(s, &a), !q.DryRun, wait.Seconds()
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	change, err := k.core.Take(s, a)

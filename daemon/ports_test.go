@@ -172,4 +172,18 @@ func TestRuleActs(t *testing.T) {
 			t.Errorf("%s: %v, disabled after %v s", action, err, p.Wait)
 		}
 	}
+
+	// An isolated link says when it is disabled; a time that ends before that is refused.
+	ask := api.PortRequest{Action: "isolate", GUID: list[0].GUID, Port: list[0].Port, For: time.Minute}
+	if _, err := r.d.ActOnPort(t.Context(), ask); err == nil || !strings.Contains(err.Error(), "give a longer time") {
+		t.Errorf("for a minute: %v", err)
+	}
+	ask.For = time.Hour
+	if _, err := r.d.ActOnPort(t.Context(), ask); err != nil {
+		t.Fatal(err)
+	}
+	r.untilEvent("the link waits for packets", func() bool {
+		list = r.d.PortActions()
+		return len(list) == 1 && list[0].DisableAt != nil && list[0].DisableAt.Sub(list[0].Since) > time.Minute
+	})
 }

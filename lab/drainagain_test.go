@@ -154,3 +154,53 @@ func TestIsolateUnplugged(t *testing.T) {
 }
 
 func tailOf(l []string, n int) string { return strings.Join(l[max(0, len(l)-n):], "\n") }
+
+// TestIsolateWait: a link between switches is disabled when packets of earlier tables have left it, and the
+// manager says when; the only link of a host at once.
+func TestIsolateWait(t *testing.T) {
+	f := gen(t, "xgft", "2", "4,4", "1,4")
+	cfg := DefaultConfig()
+	flight := cfg.Flight()
+	c, m := bringUp(t, f, sim.Config{Seed: 5}, cfg)
+	mustUp(t, c, m)
+	disabled := func(at fabric.Ref) bool {
+		node, _ := c.Sim.Node(f.Nodes[at.Node].ID)
+		return c.Sim.PortInfo(node, int(at.Port)).PortPhysicalState == ib.PhysDisabled
+	}
+	trunk := trunks(f)[0]
+	a := action(f, subnet.Isolate, trunk)
+	var host subnet.PortAction
+	var at fabric.Ref // the switch's end
+	for x, z := range f.Links {
+		if !f.Nodes[x.Node].IsSwitch() && f.Nodes[x.Node].ID != m.Node {
+			at = z
+		} else if !f.Nodes[z.Node].IsSwitch() && f.Nodes[z.Node].ID != m.Node {
+			at = x
+		}
+	}
+	host, err := drain.HostAt(m.Snap, f.Nodes[at.Node].GUID, int(at.Port))
+	if err != nil {
+		t.Fatal(err)
+	}
+	host.Kind = subnet.Isolate
+	began := c.Sim.Now()
+	m.SetPortActions(a, host)
+	if err := c.RunUntil(flight/2, func() bool { return disabled(at) && len(m.Status().Disabling) > 0 }); err != nil {
+		t.Fatalf("the host's link after %v: %v, disabling %+v\n%s", c.Sim.Now().Sub(began), disabled(at), m.Status().Disabling, strings.Join(m.Events(sm.Info), "\n"))
+	}
+	d := m.Status().Disabling
+	if len(d) != 1 || !a.Is(d[0].Node, d[0].Port) || d[0].At.Sub(began) < flight || d[0].At.Sub(began) > flight+time.Minute {
+		t.Errorf("%v after the request: %+v", flight, d)
+	}
+	peer := f.Port(trunk).Peer
+	if err := c.RunUntil(flight+time.Minute, func() bool { return disabled(trunk) || disabled(peer) }); err != nil {
+		t.Fatal(err)
+	}
+	if now := c.Sim.Now(); now < d[0].At || now.Sub(d[0].At) > 10*time.Second {
+		t.Errorf("disabled at %v, announced for %v", now, d[0].At)
+	}
+	settle(t, c, m)
+	if d := m.Status().Disabling; len(d) > 0 {
+		t.Errorf("still %+v", d)
+	}
+}

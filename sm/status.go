@@ -36,7 +36,7 @@ func (c *Core) Status() Status {
 	}
 	s.Settled = c.Settled()
 	s.Unseen, s.OwnSilent = c.absent.Count()
-	s.Damped = c.links.Damped()
+	s.Damped, s.Disabling = c.links.Damped(), c.links.Disabling()
 	s.Partitions = c.pkeys.Status()
 	s.Virtual = c.vports.Status()
 	s.Moves = c.moveStatus()
@@ -110,6 +110,7 @@ type Status struct {
 	Unseen     int          // nodes that do not answer and have not left
 	OwnSilent  bool         // our own node is one of them
 	Damped     []DampedLink // links kept out for failing again and again
+	Disabling  []Disabling  // isolated links that wait for packets to leave them
 	Partitions PartitionStatus
 	Virtual    VirtualStatus
 	Moves      MoveStatus
@@ -135,6 +136,9 @@ type PartitionStatus = pkeymgr.Status
 
 // DampedLink is a link that is kept out of the subnet for a while.
 type DampedLink = linkmgr.DampedLink
+
+// Disabling is an isolated link, and when it is disabled.
+type Disabling = linkmgr.Disabling
 
 // VirtualStatus counts virtual ports. See package vport.
 type VirtualStatus = vport.Status

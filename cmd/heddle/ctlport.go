@@ -151,10 +151,12 @@ func printPortPlan(w io.Writer, body []byte) error {
 	}
 	switch wait := time.Duration(p.Wait * float64(time.Second)).Round(time.Second); {
 	case p.Action != "isolate":
-	case wait > 0 && p.Engine == "": // a host's, or a link that is drained
+	case wait > 0 && p.Engine == "": // a link that is drained
 		fmt.Fprintf(w, "one end is disabled after about %v: packets may be under way so long\n", wait)
 	case wait > 0:
 		fmt.Fprintf(w, "one end is disabled about %v after the last entry over the link has gone: packets of before may be under way so long\n", wait)
+	case p.Engine == "":
+		fmt.Fprintln(w, "one end is disabled by the next sweep")
 	default:
 		fmt.Fprintln(w, "one end is disabled when the last entry over the link has gone")
 	}
@@ -194,10 +196,17 @@ func printPortActions(w io.Writer, body []byte) error {
 	for _, p := range list {
 		until := "restored"
 		if p.Until != nil {
-			until = p.Until.Format(time.RFC3339)
+			until = moment(*p.Until)
 		}
-		fmt.Fprintf(t, "%s\t%s:%d\t%s:%d\t%s\t%s\t%d\t%v\t%s\t%s\n", p.Action, plain(p.Description), p.Port, plain(p.PeerDescription), p.PeerPort,
-			p.Since.Format(time.RFC3339), until, p.Entries, p.Disabled, plain(p.By), plain(p.Why))
+		disabled := "no"
+		switch {
+		case p.Disabled:
+			disabled = "yes"
+		case p.DisableAt != nil:
+			disabled = "at about " + p.DisableAt.Local().Format(time.TimeOnly)
+		}
+		fmt.Fprintf(t, "%s\t%s:%d\t%s:%d\t%s\t%s\t%d\t%s\t%s\t%s\n", p.Action, plain(p.Description), p.Port, plain(p.PeerDescription), p.PeerPort,
+			moment(p.Since), until, p.Entries, disabled, plain(p.By), plain(p.Why))
 	}
 	return t.Flush()
 }

@@ -59,7 +59,7 @@ nothing was changed; --apply does it
 		{
 			api.PortPlan{PortAction: api.PortAction{Action: "isolate", Description: "a", Port: 1, PeerDescription: "b", PeerPort: 2}, Applied: true},
 			`isolate: "a" port 1 to "b" port 2
-one end is disabled when the last entry over the link has gone
+one end is disabled by the next sweep
 requested; 'heddle ctl status' shows the sweep, 'heddle ctl port list' the links
 `,
 		},

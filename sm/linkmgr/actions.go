@@ -21,9 +21,33 @@ type actions struct {
 	// routes.
 	kept map[topo.PortID]bool
 	// due is when a drained link that is to be disabled is looked at again, by the key of its action.
-	due map[topo.PortID]mad.Time
+	due map[topo.PortID]due
 	// slow are links without routes because they are slower than they could be, by their first ends.
 	slow map[topo.PortID]bool
+}
+
+// due is when a link is looked at again. Free: no entry leads over it, and it is disabled then.
+type due struct {
+	at   mad.Time
+	free bool
+}
+
+// Disabling is a link that is to be disabled when packets of earlier tables have left it.
+type Disabling struct {
+	Node ib.GUID
+	Port uint8
+	At   mad.Time
+}
+
+// Disabling lists the links that wait for packets to leave them, in the order of the actions.
+func (m *Manager) Disabling() (list []Disabling) {
+	for i := range m.actions.list {
+		a := &m.actions.list[i]
+		if d, ok := m.actions.due[actionID(a)]; ok && d.free {
+			list = append(list, Disabling{a.Node, a.Port, d.at})
+		}
+	}
+	return list
 }
 
 func actionID(a *subnet.PortAction) topo.PortID { return topo.PortID{Node: a.Node, Port: a.Port} }
@@ -228,6 +252,8 @@ func (m *Manager) CarryOut(flight time.Duration) {
 }
 
 // disable disables an isolated link when no entry leads over it, and packets have had time to leave it.
+// The only link of a host is disabled without delay: its LID keeps its routes, so waiting would not empty
+// the link, and packets to the host are lost in any case.
 func (m *Manager) disable(a *subnet.PortAction, flight time.Duration) {
 	ends, ok := m.linked(a)
 	if !ok || !m.Fabric.Port(ends[0]).Has(topo.PortDrained) && m.Fabric.Nodes[ends[1].Node].IsSwitch() {
@@ -236,17 +262,18 @@ func (m *Manager) disable(a *subnet.PortAction, flight time.Duration) {
 		return
 	}
 	if m.actions.due == nil {
-		m.actions.due = map[topo.PortID]mad.Time{}
+		m.actions.due = map[topo.PortID]due{}
 	}
 	id := actionID(a)
-	switch at, waits := m.actions.due[id]; {
+	switch d := m.actions.due[id]; {
+	case !m.Fabric.Nodes[ends[1].Node].IsSwitch():
 	case m.used(ends[0]) || m.used(ends[1]):
-		m.actions.due[id] = m.Now.Add(again)
+		m.actions.due[id] = due{m.Now.Add(again), false}
 		return
-	case !waits:
-		m.actions.due[id] = m.Now.Add(max(flight, time.Millisecond))
+	case !d.free:
+		m.actions.due[id] = due{m.Now.Add(max(flight, time.Millisecond)), true}
 		return
-	case at > m.Now:
+	case d.at > m.Now:
 		return
 	}
 	delete(m.actions.due, id)
@@ -304,8 +331,8 @@ func (m *Manager) answeredPhysical(it work.Item, comp *mad.Completion, what stri
 // nextAction is when CarryOut has to be called again; mad.Never if nothing waits.
 func (m *Manager) nextAction() (t mad.Time) {
 	t = mad.Never
-	for _, at := range m.actions.due {
-		t = min(t, at)
+	for _, d := range m.actions.due {
+		t = min(t, d.at)
 	}
 	return t
 }
@@ -313,7 +340,7 @@ func (m *Manager) nextAction() (t mad.Time) {
 // DueActions are the switches of links that are to be disabled now, which the next sweep is to read.
 func (m *Manager) DueActions() (switches []ib.GUID) {
 	for i := range m.actions.list {
-		if at, ok := m.actions.due[actionID(&m.actions.list[i])]; ok && at <= m.Now {
+		if d, ok := m.actions.due[actionID(&m.actions.list[i])]; ok && d.at <= m.Now {
 			switches = append(switches, m.actions.list[i].Node)
 		}
 	}

@@ -21,7 +21,7 @@ export function actionText(a) {
   else if (a.by) parts.push(`by ${a.by}`);
   if (a.why) parts.push(a.why);
   if (a.action !== 'restore' && a.entries) parts.push(`${num(a.entries)} entries still lead over it`);
-  if (a.action === 'isolate' && !a.disabled) parts.push('not disabled yet');
+  if (a.action === 'isolate' && !a.disabled) parts.push(a.disable_at ? `disabled at about ${date(a.disable_at)}` : 'not disabled yet');
   return parts.join(', ');
 }
 
