@@ -46,6 +46,7 @@ var supportParts = []struct{ file, path string }{
 	{"hotspots.json", "/v1/hotspots"},
 	{"congestion.json", "/v1/congestion"},
 	{"signals.json", "/v1/signals"},
+	{"webhooks.json", "/v1/webhooks"},
 	{"partitions.json", "/v1/partitions"},
 	{"topology.ibnetdiscover", "/v1/topology/ibnetdiscover"},
 	{"metrics.txt", "/metrics"},

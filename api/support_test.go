@@ -49,7 +49,7 @@ func TestSupportSize(t *testing.T) {
 		})
 	}
 	w := httptest.NewRecorder()
-	h := New(b, Options{})
+	h := New(b, Options{Webhooks: func() []Webhook { return []Webhook{{Name: "chat", State: "failing"}} }})
 	inner := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		r.Host, r.RemoteAddr = "localhost", "127.0.0.1:1"
 		h.ServeHTTP(w, r)
@@ -81,6 +81,9 @@ func TestSupportSize(t *testing.T) {
 	}
 	if n := len(files["topology.ibnetdiscover"]); n < 5<<20 {
 		t.Errorf("the topology has %d bytes: %s", n, files["errors.txt"])
+	}
+	if !strings.Contains(files["webhooks.json"], `"name":"chat"`) {
+		t.Errorf("webhooks: %s", files["webhooks.json"])
 	}
 	t.Logf("%d bytes", size)
 	if size > 4e6 { // the trace, left out here, has 16 MiB at most

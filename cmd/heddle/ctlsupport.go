@@ -21,9 +21,9 @@ func ctlSupport() *cobra.Command {
 		Short: "Write a support bundle: state, settings, topology, events, profiles",
 		Long: `Writes data for the diagnosis of a fault to one file (tar.gz): status, settings
 without keys, topology, the last 32 sweeps and repairs, events, audit log, findings,
-metrics, goroutines, heap profile, and an execution trace of some seconds. The file
-has no M_Key, SM_Key, SA key, token or password. It has names of nodes, partitions
-and users: the command needs an administrator, and only the owner can read the file.`,
+states of webhooks, metrics, goroutines, heap profile, and an execution trace of some
+seconds. The file has no M_Key, SM_Key, SA key, token or password. It has names of
+nodes, partitions and users: the command needs an administrator, and only the owner can read the file.`,
 		Example: "  heddle ctl support --since 2h -o bundle.tar.gz",
 		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
