@@ -303,7 +303,7 @@ func (j *Job) improve(o route.Options, r *Result) *Solution {
 			continue
 		}
 		if j.Tried {
-			return b
+			return j.current(o)
 		}
 		if s := j.compute(j.Engines[:i], o, r); s != nil {
 			if u := j.fresh(s, o, r); u != nil {
@@ -311,12 +311,12 @@ func (j *Job) improve(o route.Options, r *Result) *Solution {
 			}
 			return s
 		}
-		kept := *b
+		kept := j.current(o)
 		kept.Passed = r.Passed
-		if s := j.fresh(&kept, o, r); s != nil {
+		if s := j.fresh(kept, o, r); s != nil {
 			return s
 		}
-		return &kept
+		return kept
 	}
 	return nil
 }

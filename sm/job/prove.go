@@ -33,9 +33,7 @@ func (j *Job) prove(t *route.Tables, b *Solution, d *fabric.Delta, o route.Optio
 		return t, p, err
 	}
 	mo := mcast.Options{Workers: o.Workers}
-	if s := j.inForce(); s != nil {
-		mo.Previous, mo.PreviousGraph = s.Tables.Multicast, s.Graph
-	}
+	mo.Previous, mo.PreviousGraph = j.trees()
 	mo.Unicast, _ = p.Dependencies()
 	u := mcast.Join(j.Graph, t, mcast.Build(j.Graph, t, j.Groups, mo))
 	co.Groups = Accepted(j.Groups, u.Multicast)
@@ -55,12 +53,30 @@ func (j *Job) prove(t *route.Tables, b *Solution, d *fabric.Delta, o route.Optio
 	return u, q, nil
 }
 
-// inForce is the solution whose trees switches have; nil if that is not known.
-func (j *Job) inForce() *Solution {
-	if j.Served != nil {
-		return j.Served
+// current is the last solution with the trees of the groups of now: since it was found, groups alone may
+// have changed, in other solutions.
+func (j *Job) current(o route.Options) *Solution {
+	s := *j.Base
+	t, p, err := j.prove(s.Tables, j.Base, fabric.Diff(j.Graph, j.Graph), o)
+	if err == nil { // as it was before
+		s.Tables, s.Proof, s.Report = t, p, p.Report()
 	}
-	return j.Base
+	return &s
+}
+
+// trees are the trees that groups have, and their graph: those of the solution in force, else those that
+// were read from the switches. So a new master keeps the trees of the one before, which it would not find
+// again: they depend on the order in which hosts joined.
+func (j *Job) trees() (*route.Multicast, *fabric.Graph) {
+	for _, s := range []*Solution{j.Served, j.Base} {
+		if s != nil && s.Tables.Multicast != nil {
+			return s.Tables.Multicast, s.Graph
+		}
+	}
+	if j.Installed != nil {
+		return j.Installed.Multicast, j.Graph
+	}
+	return nil, nil
 }
 
 // groupsOnly is prove where nothing but groups changed since the last solution:
@@ -69,6 +85,9 @@ func (j *Job) inForce() *Solution {
 func (j *Job) groupsOnly(t *route.Tables, b *Solution, d *fabric.Delta, o route.Options) (*route.Tables, *check.Proof) {
 	if b == nil || b != j.Base || b.Graph != j.Graph || len(j.Groups) == 0 || b.Tables.Multicast == nil {
 		return nil, nil
+	}
+	if m, _ := j.trees(); m != b.Tables.Multicast {
+		return nil, nil // groups changed since that solution, and their trees stay
 	}
 	mo := mcast.Options{Workers: o.Workers, Previous: b.Tables.Multicast, PreviousGraph: b.Graph}
 	if !mcast.Resumes(j.Graph, t, mo) {
