@@ -33,9 +33,9 @@ var pageViews = []struct{ hash, shows string }{
 	{"nodes?q=host-1&sort=lid&desc=1&limit=25", `Rows 1 to 25 of 1\d\d, of 360 in all`},
 	{"ports", "Rows 1 to 50 of 1,332"},
 	{"cables", "Rows 1 to 50 of 648"},
-	{"groups", "Rows 1 to 1 of 1"},
-	{"partitions", "Rows 1 to 1 of 1"},
-	{"vms", "There are none"},
+	{"groups", "Rows 1 to 3 of 3"},
+	{"partitions", "Rows 1 to 4 of 4"},
+	{"vms", `db[\s\S]*down[\s\S]*web[\s\S]*Rows 1 to 3 of 3`},
 	{"findings", `a link has bit errors[\s\S]*the link would be drained by rule bad_cable \(dry run\)[\s\S]*Rows 1 to 1 of 1`},
 	{"events", `Rows 1 to \d+ of`},
 	{"counters", `Busiest[\s\S]*sw-\d+-\d+ port`},
@@ -50,14 +50,30 @@ var pageViews = []struct{ hash, shows string }{
 	{"nowhere", "There is no such view"},
 }
 
-// pageSubnet starts a manager with findings and counters, and returns the address of its page and the
+// pagePartitions have a group each for IPoIB, but one.
+const pagePartitions = `Default=0x7fff, ipoib: ALL=full;
+storage=0x0001, ipoib: ALL=full;
+tenant=0x0002, ipoib: ALL=limited;
+spare=0x0003: ALL=limited;
+`
+
+// pageSubnet starts a manager with findings, counters, partitions, groups and virtual machines, and returns the address of its page and the
 // file of its token.
 func pageSubnet(t *testing.T) (addr, token string) {
 	t.Helper()
 	dir := t.TempDir()
 	addr, token = need.Addr(t), filepath.Join(dir, "token")
-	up := start(t, dir, nil, heddle, "up", "--topo", "fattree,324", "--perf", "1s", "--api", addr, "--socket", socketName(), "--token-file", token)
+	parts := filepath.Join(dir, "partitions.conf")
+	if err := os.WriteFile(parts, []byte(pagePartitions), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	up := start(t, dir, nil, heddle, "up", "--topo", "fattree,324", "--perf", "1s", "--api", addr, "--socket", socketName(), "--token-file", token,
+		"--partitions", parts, "--hypervisors", "vport,2")
 	up.await("SUBNET UP\n", 0, upTime)
+	for i, name := range []string{"web", "db"} {
+		must(t, upTime, dir, nil, heddle, "ctl", "vm", "create", name, "--pkey", "0x8001", "--at", fmt.Sprintf("host-%d", 2+i), "--wait", "50s", "--api", addr, "--token-file", token)
+	}
+	must(t, upTime, dir, nil, heddle, "ctl", "vm", "create", "down", "--pkey", "0x8002", "--api", addr, "--token-file", token)
 	// Errors are told apart from those of before the first round: it must be over.
 	b := openBrowser(t)
 	b.open(addr)
