@@ -25,7 +25,7 @@ var (
 	hosts  = flag.String("hosts", "324,648,5832,11664", "fat trees to bring up")
 	limit  = flag.Duration("limit", 2*time.Minute, "time limit of one run of a peer")
 	runs   = flag.Int("runs", 5, "repetitions of runs under 20 s")
-	only   = flag.String("only", "", "parts to run: some of bringup, phases, compute, rate, memory, packets, sa, moves, attached, repair, routes, stampede, takeover, restart, counters, events (default all up to moves)")
+	only   = flag.String("only", "", "parts to run: some of bringup, phases, compute, rate, memory, packets, sa, moves, attached, repair, routes, stampede, takeover, restart, counters, events, joins (default all up to moves)")
 	base   = flag.String("base", "", "program to compare with (stampede, restart)")
 	others = flag.Float64("others", 0.1, "share of the processors that other programs may use (stampede)")
 )
@@ -78,8 +78,8 @@ func run() error {
 	for _, part := range []struct {
 		name string
 		do   func([]int) error
-	}{{"bringup", b.bringUps}, {"phases", b.phases}, {"compute", b.compute}, {"rate", b.rates}, {"memory", b.memory}, {"packets", b.packets}, {"sa", b.serveSA}, {"moves", b.moves}, {"attached", b.attached}, {"counters", b.counters}, {"repair", b.repair}, {"routes", b.routes}, {"stampede", b.stampedes}, {"takeover", b.takeover}, {"restart", b.restart}, {"events", b.events}} {
-		if *only == "" && slices.Contains([]string{"attached", "counters", "repair", "routes", "stampede", "takeover", "restart", "events"}, part.name) || *only != "" && !slices.Contains(strings.Split(*only, ","), part.name) {
+	}{{"bringup", b.bringUps}, {"phases", b.phases}, {"compute", b.compute}, {"rate", b.rates}, {"memory", b.memory}, {"packets", b.packets}, {"sa", b.serveSA}, {"moves", b.moves}, {"attached", b.attached}, {"counters", b.counters}, {"repair", b.repair}, {"routes", b.routes}, {"stampede", b.stampedes}, {"takeover", b.takeover}, {"restart", b.restart}, {"events", b.events}, {"joins", b.joins}} {
+		if *only == "" && slices.Contains([]string{"attached", "counters", "repair", "routes", "stampede", "takeover", "restart", "events", "joins"}, part.name) || *only != "" && !slices.Contains(strings.Split(*only, ","), part.name) {
 			continue
 		}
 		begin := time.Now()
@@ -97,7 +97,7 @@ func run() error {
 
 // ownSizes are the sizes of parts with others than -hosts has by default.
 var ownSizes = map[string][]int{
-	"sa": saHosts, "counters": {11664}, "stampede": {11664}, "takeover": takeHosts, "restart": {11664}, "attached": saHosts[:1], "events": saHosts[:1],
+	"sa": saHosts, "counters": {11664}, "stampede": {11664}, "takeover": takeHosts, "attached": saHosts[:1], "events": saHosts[:1], "joins": saHosts[:1],
 }
 
 // given reports whether a flag is on the command line.
