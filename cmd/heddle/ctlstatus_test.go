@@ -17,7 +17,8 @@ func TestPrintStatus(t *testing.T) {
 		want  string
 	}{
 		{
-			api.Status{State: "STANDBY", Phase: "paired", Port: "umad:mlx5_0/1", PortGUID: "0x1", LID: 7, Priority: 3, Master: "0x2", ActiveAt: "b:7480"}, "a:7480, found without --api",
+			api.Status{State: "STANDBY", Phase: "paired", Port: "umad:mlx5_0/1", PortGUID: "0x1", LID: 7, Priority: 3, Master: "0x2", ActiveAt: "b:7480"},
+			"a:7480, found without --api",
 			`manager a:7480, found without --api; it is not active, the active one is at b:7480
 state STANDBY (paired)
 port umad:mlx5_0/1 0x1 LID 7 priority 3
@@ -25,11 +26,13 @@ master 0x2
 `,
 		},
 		{
-			api.Status{State: "STANDBY", Phase: "starting", PortGUID: "0x1"}, "a:7480",
+			api.Status{State: "STANDBY", Phase: "starting", PortGUID: "0x1"},
+			"a:7480",
 			"manager a:7480\nstate STANDBY (starting)\nport 0x1 priority 0\n",
 		},
 		{
-			api.Status{State: "MASTER", Phase: "idle", SubnetUp: true, PortGUID: "0x1", LID: 1, CAs: 1, LIDs: 1, EndPorts: 1, Sweeps: 1, SMPsSent: 2}, "a:7480",
+			api.Status{State: "MASTER", Phase: "idle", SubnetUp: true, PortGUID: "0x1", LID: 1, CAs: 1, LIDs: 1, EndPorts: 1, Sweeps: 1, SMPsSent: 2},
+			"a:7480",
 			`manager a:7480
 state MASTER, SUBNET UP (idle)
 port 0x1 LID 1 priority 0
