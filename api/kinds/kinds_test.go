@@ -20,6 +20,7 @@ var kindSources = []struct {
 	{"daemon", `note\([^"\n]*, "([a-z_]+)"`},
 	{"daemon", `\bkind\w*\s*=\s*"([a-z_]+)"`},
 	{"daemon/process/pair.go", `"(ha_[a-z_]+)"`},
+	{"daemon/process/differ.go", `"(ha_[a-z_]+)"`},
 	{"logs", `\bkind\w*\s*=\s*"([a-z_]+)"`},
 	{"sm/notice/notice.go", `Kind\w+:\s*"([a-z_]+)"`},
 	{"sa", `c\.notice\("([a-z_]+)"`},

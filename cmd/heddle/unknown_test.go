@@ -36,7 +36,7 @@ func TestMeant(t *testing.T) {
 	for _, x := range []struct{ args, want string }{
 		{"ctl handover", `ctl: unknown command "handover"; did you mean 'heddle ctl ha handover'?`},
 		{"ctl isolate", `ctl: unknown command "isolate"; did you mean 'heddle ctl port isolate'?`},
-		{"ctl create", `ctl: unknown command "create"; commands of this name are 'heddle ctl token create', 'heddle ctl vm create'`},
+		{"ctl create", `ctl: unknown command "create"; commands of this name are 'heddle ctl partitions create', 'heddle ctl token create', 'heddle ctl vm create'`},
 		{"ctl plan", `ctl: unknown command "plan"; did you mean 'heddle plan'?`},
 		{"ctl vm drain", `ctl vm: unknown command "drain"; did you mean 'heddle ctl port drain'?`},
 		{"sweep", `unknown command "sweep"; did you mean 'heddle ctl sweep'?`},
