@@ -8,7 +8,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"heddle/internal/need"
 )
@@ -45,11 +44,20 @@ func TestReadmeVM(t *testing.T) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // to end what a failing script leaves
 	cmd.Dir, cmd.Stdin = dir, strings.NewReader(script)
 	cmd.Env = append(os.Environ(), "HEDDLE_API="+addr, "HEDDLE_SOCKET=readme-"+addr[len("127.0.0.1:"):], "HEDDLE_RUNTIME_DIR="+filepath.Join(dir, "run"))
-	cmd.WaitDelay = time.Second
-	out, err := cmd.CombinedOutput()
-	_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
+	// A file, since a pipe would stay open until the manager, which the script does not wait for, has ended.
+	printed, err := os.Create(filepath.Join(dir, "printed"))
 	if err != nil {
-		t.Fatalf("%v\n%s", err, out)
+		t.Fatal(err)
+	}
+	defer printed.Close()
+	cmd.Stdout, cmd.Stderr = printed, printed
+	err = cmd.Run()
+	if cmd.Process != nil {
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
+	}
+	out, readErr := os.ReadFile(printed.Name())
+	if err != nil || readErr != nil {
+		t.Fatalf("%v, %v\n%s", err, readErr, out)
 	}
 	lines := strings.Split(strings.TrimSpace(string(out)), "\n")
 	list := ""

@@ -70,7 +70,11 @@ func TestOptionsOfOpenSM(t *testing.T) {
 		t.Errorf("%d options", len(ours)+len(notInTemplate))
 	}
 	dir := t.TempDir()
-	must(t, upTime, dir, nil, heddle, "import", "opensm", "--conf", path, "--cache", filepath.Join(dir, "none"), "--state", filepath.Join(dir, "state"))
+	empty := filepath.Join(dir, "cache")
+	if err := os.Mkdir(empty, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	must(t, upTime, dir, nil, heddle, "import", "opensm", "--conf", path, "--cache", empty, "--no-lids", "--state", filepath.Join(dir, "state"))
 	yaml, err := os.ReadFile(filepath.Join(dir, "heddle.yaml"))
 	if err != nil {
 		t.Fatal(err)
