@@ -1,0 +1,105 @@
+package takeover
+
+import (
+	"fmt"
+	"syscall"
+
+	"heddle/api"
+	"heddle/internal/bench/pair"
+	"heddle/internal/bench/testbed"
+	"heddle/sim"
+)
+
+// pairDuo is a pair of Heddle's managers.
+type pairDuo struct {
+	*pair.Pair
+	s    *scene
+	cut  [2]bool // its host's cable is pulled out
+	cold bool    // the standby followed nothing when the last fault was made
+}
+
+// startPair brings a subnet up with two managers.
+func startPair(b *testbed.Testbed, hosts int) (*scene, *pairDuo, error) {
+	s, err := newScene(hosts, b.Name())
+	if err != nil {
+		return nil, nil, err
+	}
+	p := &pairDuo{s: s}
+	if p.Pair, err = pair.New(b, s.managersAt()); err != nil {
+		s.end()
+		return nil, nil, err
+	}
+	for i := 0; i < 2 && err == nil; i++ {
+		err = p.start(i)
+	}
+	if err == nil {
+		_, err = p.settled()
+	}
+	if err != nil {
+		err = fmt.Errorf("%w\n%s", err, p.Tail())
+		p.stop()
+		s.end()
+		return nil, nil, err
+	}
+	return s, p, nil
+}
+
+func (p *pairDuo) stop() { p.Kill() }
+
+// start starts manager i, on a host that works.
+func (p *pairDuo) start(i int) (err error) {
+	if p.cut[i] {
+		testbed.Kill(p.Programs[i]) // it must not wake up on a host that works
+		p.s.d.Do(func(net *sim.Subnet) { err = net.LinkUp(p.s.nodes[i], 1) })
+		if err != nil {
+			return err
+		}
+		p.cut[i] = false
+	}
+	return p.Start(i)
+}
+
+// settled waits until both have all entries, the standby follows what the active one publishes, the
+// subnet is up, and all hosts are members.
+func (p *pairDuo) settled() (int, error) {
+	return p.Until("a warm pair", func(active int, h *[2]api.HA) (bool, error) {
+		var st api.Status
+		if err := p.Ask(active, "/v1/status", &st); err != nil || !st.SubnetUp || !h[1-active].Pair.Warm {
+			return false, err
+		}
+		return p.s.joinedAll(p.s.lidOf(active)), nil
+	})
+}
+
+// fail notes whether the standby is warm, and has the active manager fail.
+func (p *pairDuo) fail(i int, how string) error {
+	h, err := p.Status()
+	if err != nil {
+		return err
+	}
+	if !h[i].Active {
+		return errMoved
+	}
+	p.cold = !h[1-i].Pair.Warm
+	switch how {
+	case killed:
+		p.Programs[i].Signal(syscall.SIGKILL)
+	case dead:
+		p.Programs[i].Signal(syscall.SIGSTOP)
+		p.s.d.Do(func(net *sim.Subnet) { err = net.LinkDown(p.s.nodes[i], 1) })
+		p.cut[i] = true
+		return err
+	case handover:
+		return p.Handover(i)
+	}
+	return nil
+}
+
+func (p *pairDuo) writes(i int) (int, error) {
+	var h api.HA
+	err := p.Ask(i, "/v1/ha", &h)
+	if err != nil {
+		return 0, err
+	}
+	return int(h.Pair.Entries), nil
+}
