@@ -136,10 +136,8 @@ func (h *sceneHost) receive(net *sim.Subnet, p *mad.Packet) {
 		if !ok {
 			return
 		}
-		if p.Addr.LID == s.want && s.begun > 0 {
-			if s.acked++; s.changedAt == 0 {
-				s.changedAt = net.Now()
-			}
+		if p.Addr.LID == s.want && s.begun > 0 && s.changedAt == 0 {
+			s.changedAt = net.Now()
 		}
 		s.changeDue = net.Now().Add(changeEvery)
 	case askedService:

@@ -8,6 +8,7 @@ import (
 	"heddle/internal/bench/pair"
 	"heddle/internal/bench/testbed"
 	"heddle/sim"
+	"heddle/store"
 )
 
 // pairDuo is a pair of Heddle's managers.
@@ -95,11 +96,23 @@ func (p *pairDuo) fail(i int, how string) error {
 	return nil
 }
 
-func (p *pairDuo) writes(i int) (int, error) {
+func (p *pairDuo) last(i int) (uint64, error) {
 	var h api.HA
 	err := p.Ask(i, "/v1/ha", &h)
 	if err != nil {
 		return 0, err
 	}
-	return int(h.Pair.Entries), nil
+	return h.Pair.Entry, nil
+}
+
+func (p *pairDuo) joins(i int, after uint64) (n int, err error) {
+	list, err := p.Entries(i, after)
+	for _, e := range list {
+		for _, o := range e.Ops {
+			if o.Kind == store.PutRecord && o.Record.Table == store.TableMembers {
+				n++
+			}
+		}
+	}
+	return n, err
 }

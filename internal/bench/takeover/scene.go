@@ -43,7 +43,6 @@ type scene struct {
 	changedAt  mad.Time            // when the first change was acknowledged by want
 	told       int
 	answered   int // joins
-	acked      int // changes that want acknowledged
 	probes     int
 	lost       int
 	moved      map[ib.GID]bool // groups with another MLID than before
@@ -188,7 +187,7 @@ func (s *scene) begin(want ib.LID) {
 		s.first, s.last, s.toldAt, s.answeredAt, s.changedAt = 0, net.Now(), 0, 0, 0
 		s.silent, s.passedOn = 0, 0
 		clear(s.open)
-		s.told, s.answered, s.acked, s.probes, s.lost = 0, 0, 0, 0, 0
+		s.told, s.answered, s.probes, s.lost = 0, 0, 0, 0
 		clear(s.moved)
 	})
 }

@@ -49,8 +49,10 @@ type duo interface {
 	settled() (int, error)
 	// fail has the master fail, in one of the ways below.
 	fail(i int, how string) error
-	// writes is how many changes manager i has stored, -1 if it does not say.
-	writes(i int) (int, error)
+	// last is the number of the last entry in the journal of manager i, and joins how many joins are
+	// in later ones. Both are 0 if it has no journal.
+	last(i int) (uint64, error)
+	joins(i int, after uint64) (int, error)
 	stop()
 }
 
@@ -106,7 +108,7 @@ func (s *scene) tryRound(two duo, how string) (x taken, err error) {
 	}
 	next := 1 - master
 	before := s.look()
-	wrote, err := two.writes(next)
+	last, err := two.last(master)
 	if err != nil {
 		return x, err
 	}
@@ -139,13 +141,11 @@ func (s *scene) tryRound(two duo, how string) (x taken, err error) {
 		return x, err
 	}
 	after := s.look()
-	wrotten, err := two.writes(next)
-	if err != nil {
+	if x.again, err = two.joins(next, last); err != nil {
 		return x, err
 	}
 	s.d.Do(func(*sim.Subnet) {
 		x.probes, x.lost, x.mlids, x.unanswered = s.probes, s.lost, len(s.moved), len(s.open)
-		x.again = max(0, wrotten-wrote-s.acked)
 	})
 	x.lft, x.mft = after.lft-before.lft, after.mft-before.mft
 	x.lids, x.pkeys = after.changed(&before)
