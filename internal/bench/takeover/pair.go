@@ -3,6 +3,7 @@ package takeover
 import (
 	"fmt"
 	"syscall"
+	"time"
 
 	"heddle/api"
 	"heddle/internal/bench/pair"
@@ -17,7 +18,13 @@ type pairDuo struct {
 	s    *scene
 	cut  [2]bool // its host's cable is pulled out
 	cold bool    // the standby followed nothing when the last fault was made
+
+	ending chan time.Duration // of a planned end under way: after what time the process had ended; or nil
+	end    time.Duration      // the last of these; 0: the last fault was another one
 }
+
+// endLimit is when a process must have ended after SIGTERM; docs/ha.md says 5 s.
+const endLimit = 10 * time.Second
 
 // startPair brings a subnet up with two managers.
 func startPair(b *testbed.Testbed, hosts int) (*scene, *pairDuo, error) {
@@ -49,6 +56,17 @@ func (p *pairDuo) stop() { p.Kill() }
 
 // start starts manager i, on a host that works.
 func (p *pairDuo) start(i int) (err error) {
+	if p.ending != nil {
+		select {
+		case p.end = <-p.ending:
+			p.ending = nil
+		case <-time.After(endLimit):
+			return fmt.Errorf("after SIGTERM the process has not ended within %v", endLimit)
+		}
+		if err := p.Programs[i].Err(); err != nil {
+			return fmt.Errorf("after SIGTERM: %w", err)
+		}
+	}
 	if p.cut[i] {
 		testbed.Kill(p.Programs[i]) // it must not wake up on a host that works
 		p.s.d.Do(func(net *sim.Subnet) { err = net.LinkUp(p.s.nodes[i], 1) })
@@ -81,7 +99,7 @@ func (p *pairDuo) fail(i int, how string) error {
 	if !h[i].Active {
 		return errMoved
 	}
-	p.cold = !h[1-i].Pair.Warm
+	p.cold, p.end = !h[1-i].Pair.Warm, 0
 	switch how {
 	case killed:
 		p.Programs[i].Signal(syscall.SIGKILL)
@@ -90,6 +108,14 @@ func (p *pairDuo) fail(i int, how string) error {
 		p.s.d.Do(func(net *sim.Subnet) { err = net.LinkDown(p.s.nodes[i], 1) })
 		p.cut[i] = true
 		return err
+	case ended:
+		prog, begin, ending := p.Programs[i], time.Now(), make(chan time.Duration, 1)
+		prog.Signal(testbed.EndSignal)
+		go func() {
+			<-prog.Done()
+			ending <- time.Since(begin)
+		}()
+		p.ending = ending
 	case handover:
 		return p.Handover(i)
 	}

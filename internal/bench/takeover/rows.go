@@ -14,6 +14,7 @@ type taken struct {
 	first, told, answered, changed time.Duration
 	gap                            time.Duration // the longest one without an answer to a path query
 	passedOn, unanswered           int           // queries: answered with the address of the manager that failed; never
+	end                            time.Duration // of the process, if it was planned
 	probes, lost                   int
 	lft, mft                       uint64
 	lids, mlids, pkeys, again      int
@@ -28,8 +29,8 @@ type results struct {
 }
 
 func printTakeovers(b *testbed.Testbed, x *results) error {
-	t := testbed.NewTable("Takeovers", "hosts", "managers", "event", "times", "first answer, p50", "p99", "most", "no answer, p50", "most", "queries lost, p50", "most", "all hosts told, p50", "p99",
-		"all joins answered, p50", "p99", "changes wait, p50", "p99")
+	t := testbed.NewTable("Takeovers", "hosts", "managers", "event", "times", "first answer, p50", "p99", "most", "no answer, p50", "most", "queries lost, p50", "most", "answered at the old address, p50", "all hosts told, p50", "p99",
+		"all joins answered, p50", "p99", "changes wait, p50", "p99", "process ended, p50", "most")
 	for i := range x.rows {
 		x.rows[i].print(t)
 	}
@@ -70,15 +71,17 @@ func (r *row) times(of func(*taken) time.Duration) (p50, p99, most string) {
 func (r *row) print(t testbed.Table) {
 	first, late, most := r.times(func(x *taken) time.Duration { return x.first })
 	gap, _, gapMost := r.times(func(x *taken) time.Duration { return x.gap })
-	var lost []int
+	var lost, old []int
 	for i := range r.list {
-		lost = append(lost, r.list[i].unanswered)
+		lost, old = append(lost, r.list[i].unanswered), append(old, r.list[i].passedOn)
 	}
 	slices.Sort(lost)
+	slices.Sort(old)
 	told, told99, _ := r.times(func(x *taken) time.Duration { return x.told })
 	answered, answered99, _ := r.times(func(x *taken) time.Duration { return x.answered })
 	changed, changed99, _ := r.times(func(x *taken) time.Duration { return x.changed })
-	t.Row("%d|%s|%s|%d|%s|%s|%s|%s|%s|%d|%d|%s|%s|%s|%s|%s|%s", r.hosts, r.who, r.how, len(r.list), first, late, most, gap, gapMost, lost[len(lost)/2], lost[len(lost)-1], told, told99, answered, answered99, changed, changed99)
+	end, _, endMost := r.times(func(x *taken) time.Duration { return x.end })
+	t.Row("%d|%s|%s|%d|%s|%s|%s|%s|%s|%d|%d|%d|%s|%s|%s|%s|%s|%s|%s|%s", r.hosts, r.who, r.how, len(r.list), first, late, most, gap, gapMost, lost[len(lost)/2], lost[len(lost)-1], old[len(old)/2], told, told99, answered, answered99, changed, changed99, end, endMost)
 }
 
 func (r *row) printChanges(t testbed.Table) {

@@ -28,8 +28,8 @@ type Options struct {
 // Flags are the flags of Measure, with their values once they are parsed.
 func Flags(fs *flag.FlagSet) *Options {
 	o := &Options{}
-	fs.IntVar(&o.Kills, "takeovers", 100, "processes killed at the first of -hosts (takeover); 40 % as many hosts die, half as many hand over, a tenth of all that at others")
-	fs.StringVar(&o.Ways, "takeover-ways", killed+","+dead+","+handover, "how managers fail (takeover)")
+	fs.IntVar(&o.Kills, "takeovers", 100, "processes killed at the first of -hosts (takeover); 40 % as many hosts die, half as many hand over, and as many end by SIGTERM, a tenth of all that at others")
+	fs.StringVar(&o.Ways, "takeover-ways", strings.Join([]string{killed, dead, handover, ended}, ","), "how managers fail (takeover)")
 	fs.BoolVar(&o.Peers, "takeover-peers", true, "kill OpenSM too (takeover)")
 	return o
 }
@@ -44,6 +44,7 @@ const (
 
 // A duo is two managers of a scene.
 type duo interface {
+	// start starts manager i after the end of its process, which it waits for if that is planned.
 	start(i int) error
 	// settled waits until a takeover may come, and returns the master.
 	settled() (int, error)
@@ -61,6 +62,7 @@ const (
 	killed   = "kill -9"
 	dead     = "host dead"
 	handover = "handover"
+	ended    = "SIGTERM" // a planned end of the process, as by systemctl stop
 )
 
 // Measure measures what hosts notice when their manager dies, or hands over: how long the SA is
@@ -194,7 +196,7 @@ func measurePair(b *testbed.Testbed, o *Options, all *results, hosts, kills int)
 	for _, e := range []struct {
 		how   string
 		times int
-	}{{killed, kills}, {dead, max(1, kills*2/5)}, {handover, max(1, kills/2)}} {
+	}{{killed, kills}, {dead, max(1, kills*2/5)}, {handover, max(1, kills/2)}, {ended, max(1, kills/2)}} {
 		if !slices.Contains(strings.Split(o.Ways, ","), e.how) {
 			continue
 		}
@@ -209,7 +211,7 @@ func measurePair(b *testbed.Testbed, o *Options, all *results, hosts, kills int)
 			if err != nil {
 				return fmt.Errorf("%w\n%s", err, p.Tail())
 			}
-			x.cold = p.cold
+			x.cold, x.end = p.cold, p.end
 			r.list = append(r.list, x)
 			fmt.Fprintf(os.Stderr, "bench: %d hosts, %s: no answer for %v, %d queries lost, %d answered at the old address; told after %v, changes after %v\n", hosts, e.how, x.gap, x.unanswered, x.passedOn, x.told, x.changed)
 			if x.mft > 0 || x.lft > 0 && e.how != dead {
