@@ -162,7 +162,11 @@ func farthest(next [][]int32, from int32, seen []bool) (last int32, nodes int) {
 // reports whether the links form a forest; otherwise a packet could loop or be
 // duplicated.
 func (x *mixer) treeDeps(w *walker, k treeChange, sp spec) (forest bool) {
-	levels := uint16(0)
+	return x.treeDepsOn(w, k, x.treeLevels(k, sp), sp)
+}
+
+// treeLevels are the service levels that packets of a group may have.
+func (x *mixer) treeLevels(k treeChange, sp spec) (levels uint16) {
 	if sp&oldSLs != 0 {
 		levels = x.groups[k.mlid()]
 		if k.old != nil {
@@ -172,6 +176,11 @@ func (x *mixer) treeDeps(w *walker, k treeChange, sp spec) (forest bool) {
 	if k.now != nil && sp&newSLs != 0 {
 		levels |= 1 << (k.now.SL & 15)
 	}
+	return levels
+}
+
+// treeDepsOn is treeDeps for given service levels.
+func (x *mixer) treeDepsOn(w *walker, k treeChange, levels uint16, sp spec) (forest bool) {
 	list, out := x.treeLinks(k, sp)
 	forest = x.isForest(list, out)
 	for i := range list {

@@ -44,7 +44,7 @@ type wire struct {
 	lanes   []*route.Tables     // whose SL-to-VL tables were in force, some or all of them
 	levels  func(src int32, l ib.LID) map[ib.SL]bool
 	masks   map[ib.LID]map[int32][4]uint64   // multicast ports in force, by group, switch
-	used    map[ib.LID]map[int32][][4]uint64 // and every mask that was
+	used    map[ib.LID]map[int32][]maskSpan  // every mask that was, and until when
 	mlanes  func(mlid ib.LID) map[ib.SL]bool
 	top     ib.LID
 }
@@ -94,11 +94,11 @@ func (w *wire) drained() {
 			w.entries[s][ib.LID(l)] = []span{{e, -1, always}}
 		}
 	}
-	w.used = map[ib.LID]map[int32][][4]uint64{}
+	w.used = map[ib.LID]map[int32][]maskSpan{}
 	for mlid, m := range w.masks {
-		w.used[mlid] = map[int32][][4]uint64{}
+		w.used[mlid] = map[int32][]maskSpan{}
 		for s, p := range m {
-			w.used[mlid][s] = [][4]uint64{p}
+			w.used[mlid][s] = []maskSpan{{p, always}}
 		}
 	}
 }
@@ -128,7 +128,11 @@ func (w *wire) writeGroup(b transition.McastBlock, data *[32]uint16) {
 		sh := b.Position % 4 * 16
 		p[b.Position/4] = p[b.Position/4]&^(0xFFFF<<sh) | uint64(m)<<sh
 		w.masks[l][b.Switch] = p
-		w.used[l][b.Switch] = append(w.used[l][b.Switch], p)
+		list := w.used[l][b.Switch]
+		if len(list) > 0 {
+			list[len(list)-1].until = w.stage + 1
+		}
+		w.used[l][b.Switch] = append(list, maskSpan{p, always})
 	}
 }
 
@@ -141,6 +145,14 @@ type span struct {
 }
 
 const always = 1 << 30
+
+// maskSpan is a mask, and the first stage in which it was not in force.
+type maskSpan struct {
+	ports [4]uint64
+	until int
+}
+
+func (m *maskSpan) has(port uint8) bool { return m.ports[port/64]>>(port%64)&1 != 0 }
 
 // verify looks for a loop or a cycle in all that packets could have done.
 func (w *wire) verify() error {
@@ -238,8 +250,10 @@ func (w *wire) verify() error {
 					continue
 				}
 				p := g.Channels[c].OutPort
-				if slices.ContainsFunc(list, func(q [4]uint64) bool { return q[p/64]>>(p%64)&1 != 0 }) {
+				if slices.ContainsFunc(list, func(q maskSpan) bool { return q.has(p) }) {
 					chans = append(chans, c)
+				}
+				if slices.ContainsFunc(list, func(q maskSpan) bool { return q.has(p) && q.until > w.stage }) { // in force in this stage
 					cables[cable{min(c, g.Channels[c].Rev), max(c, g.Channels[c].Rev)}] = true
 				}
 			}
@@ -346,7 +360,7 @@ func play(g *fabric.Graph, a, b *route.Tables, held *transition.Held, p *transit
 	w.group(b)
 	for mlid := range w.masks {
 		if w.used[mlid] == nil {
-			w.used[mlid] = map[int32][][4]uint64{}
+			w.used[mlid] = map[int32][]maskSpan{}
 		}
 	}
 	for k := range p.Stages {

@@ -68,54 +68,6 @@ func (x *mixer) quickly(ch *change, o *Options, recent []Recent, stay time.Durat
 	return true, len(recent) == 0, rooted
 }
 
-// trees adds the dependencies of the mix of old and new multicast trees, and of
-// recent ones; false if some mix is no forest or closes a cycle.
-func (q *quick) trees(list []treeChange, recent []Recent) bool {
-	x := q.x
-	more := false
-	for _, r := range recent {
-		more = more || r.Tables.Multicast != nil && r.Tables.Multicast != x.old.Multicast
-	}
-	if len(list) == 0 && !more {
-		return true
-	}
-	x.build()
-	if int(x.lanes) > q.deps.Lanes() {
-		return false
-	}
-	w := x.newWalker()
-	add := func(k treeChange) (ok bool) {
-		w.edges = w.edges[:0]
-		ok = x.treeDeps(w, k, mixed)
-		q.list = x.cdgDeps(q.list[:0], w.edges)
-		return q.addAll(q.list) && ok
-	}
-	for _, k := range list {
-		if !add(k) {
-			return false
-		}
-	}
-	for _, r := range recent {
-		if r.Tables.Multicast == nil || r.Tables.Multicast == x.old.Multicast {
-			continue
-		}
-		for _, t := range [2]*route.Tables{x.old, x.new} {
-			y := &mixer{old: r.Tables, new: t}
-			ch := &change{}
-			y.compareTrees(ch)
-			for _, k := range ch.trees {
-				// Loops do not matter: the recent tree is no longer installed anywhere.
-				w.edges = w.edges[:0]
-				x.treeDeps(w, k, mixed)
-				if q.list = x.cdgDeps(q.list[:0], w.edges); !q.addAll(q.list) {
-					return false
-				}
-			}
-		}
-	}
-	return true
-}
-
 // strays adds the dependencies of packets that crossed lost links, and returns the
 // destinations that need rooted order because of them.
 func (q *quick) strays() (rooted map[ib.LID]bool, ok bool) {

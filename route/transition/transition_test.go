@@ -471,7 +471,7 @@ func TestHeldLevels(t *testing.T) {
 }
 
 // TestBackToBack: a second and a third transition begin while packets that met the
-// first tables are still in flight.
+// first tables are still in flight, with groups that hosts join and leave meanwhile in one seed of three.
 func TestBackToBack(t *testing.T) {
 	first, n := seeds(500, 30_000)
 	waits, none := 0, 0
@@ -481,9 +481,10 @@ func TestBackToBack(t *testing.T) {
 		net := routetest.Random(nsw, rng.IntN(2*nsw), 1, 1, rng.IntN)
 		whole := net.Graph()
 		g := routetest.Damaged(net, rng.IntN(2), rng.IntN).Graph()
-		states := []*route.Tables{randomTables(whole, rng, false, false, false)}
+		trees := seed%3 == 0
+		states := []*route.Tables{randomTables(whole, rng, false, false, trees)}
 		for range 3 {
-			next := randomTables(g, rng, false, false, false)
+			next := randomTables(g, rng, false, false, trees)
 			if last := states[len(states)-1]; rng.IntN(2) == 0 {
 				for s := range next.LFT { // a small change
 					if rng.IntN(3) > 0 {
@@ -491,10 +492,18 @@ func TestBackToBack(t *testing.T) {
 					}
 				}
 			}
+			if trees {
+				joinAndLeave(g, rng, states[len(states)-1].Multicast, next.Multicast)
+			}
 			states = append(states, next)
 		}
 		w := newWire(g, states[0], states[0].TopLID)
 		w.levels = func(int32, ib.LID) map[ib.SL]bool { return map[ib.SL]bool{0: true} }
+		w.mlanes = func(ib.LID) map[ib.SL]bool { return map[ib.SL]bool{0: true} }
+		for _, t := range states {
+			w.group(t)
+		}
+		w.drained()
 		if w.verify() != nil {
 			continue
 		}
@@ -523,6 +532,11 @@ func TestBackToBack(t *testing.T) {
 					p.Block(k, d, &data)
 					w.write(d.Switch, d.Block, &data)
 				}
+				for _, d := range p.Stages[k].MFT {
+					var data [32]uint16
+					p.McastBlock(k, d, &data)
+					w.writeGroup(d, &data)
+				}
 				if err := w.verify(); err != nil {
 					t.Fatalf("seed %d: change %d: %v (%s), stage %d of %d: %v", seed, i, p.Mode, p.Reason, k, len(p.Stages), err)
 				}
@@ -543,6 +557,26 @@ func TestBackToBack(t *testing.T) {
 	t.Logf("%d of %d changes wait first", waits, none)
 	if n > 100 && (waits == 0 || waits == none) {
 		t.Error("not both met")
+	}
+}
+
+// joinAndLeave makes of most groups of now what they were before, but for some ports: as if hosts had
+// joined and left, so that some switches have left the tree too.
+func joinAndLeave(g *fabric.Graph, rng *rand.Rand, before, now *route.Multicast) {
+	for i := range now.Trees {
+		k := slices.IndexFunc(before.Trees, func(t route.Tree) bool { return t.MLID == now.Trees[i].MLID })
+		if k < 0 || rng.IntN(4) == 0 {
+			continue
+		}
+		t := &now.Trees[i]
+		t.Switches, t.Ports = slices.Clone(before.Trees[k].Switches), slices.Clone(before.Trees[k].Ports)
+		for j, s := range t.Switches {
+			for _, c := range g.Channels[g.Off[s]:g.Off[s+1]] {
+				if rng.IntN(8) == 0 {
+					t.Ports[j][c.OutPort/64] &^= 1 << (c.OutPort % 64)
+				}
+			}
+		}
 	}
 }
 
