@@ -9,6 +9,7 @@ import (
 	"heddle/ib"
 	wire "heddle/ib/sa"
 	"heddle/mad"
+	"heddle/sa"
 	"heddle/sm"
 	"heddle/store"
 )
@@ -60,7 +61,9 @@ func TestGivenBack(t *testing.T) {
 	d.reply(ask(4, ib.MethodSet), &mad.Packet{}, stats)
 	change := ask(5, ib.MethodSet)
 	change.Data[3] = byte(ib.MethodGetResp)
-	(&saLoop{d: d}).Reply(change, 0)
+	for _, burst := range []mad.Burster{nil, port} { // nobody else may answer a change
+		(&saLoop{d: d, burst: burst}).Replies([]sa.Reply{{To: change.Addr, Data: change.Data}})
+	}
 	d.sa.workers, d.sa.tables = nil, nil // nobody takes what waits
 	end := d.administer(nil)
 	for _, x := range []struct {

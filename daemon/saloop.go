@@ -30,10 +30,13 @@ type saLoop struct {
 	reply mad.Packet
 	buf   []byte
 	batch [maxChanges]query
-	n     int          // of batch, whose packets have not been returned
-	saved chan saved   // results of Save
-	saves int          // writes under way, at most one
-	list  []sa.Request // those of batch for the core
+	// answers are those that are being sent.
+	answers [maxBatch]mad.Packet
+	n       int          // of batch, whose packets have not been returned
+	saved   chan saved   // results of Save
+	saves   int          // writes under way, at most one
+	burst   mad.Burster  // nil: the port sends one answer at a time
+	list    []sa.Request // those of batch for the core
 }
 
 // saved is the result of a write to the store.
@@ -58,7 +61,7 @@ func newSALoop(d *Daemon) *saLoop {
 	cfg.WaitPerRequester = cmp.Or(d.cfg.QueuePerRequester, settings.DefaultQueueEach)
 	alarm := newAlarm()
 	alarm.nap = newNap()
-	l := &saLoop{d: d, alarm: alarm, cut: newAlarm(), core: sa.NewCore(cfg), saved: make(chan saved, 1)}
+	l := &saLoop{d: d, alarm: alarm, cut: newAlarm(), core: sa.NewCore(cfg), saved: make(chan saved, 1), burst: burstsOf(d.cfg.Port)}
 	l.shell = shell.NewSA(l.core, l, &d.shared)
 	d.held = l.core.Held()
 	return l
@@ -191,11 +194,40 @@ func (l *saLoop) Unsaved(n int) {
 	}
 }
 
-func (l *saLoop) Reply(p *mad.Packet, asked mad.Time) {
-	l.d.sa.changing.took[attrSlot(p.Data)].addTime(l.d.now().Sub(asked))
-	if err := l.d.cfg.Port.Send(p); err != nil {
-		l.d.unsent(askedFor(p), err, &l.d.sa.changing)
+// Replies sends answers, several at once if the port does that: those of one write to the store become
+// due together.
+func (l *saLoop) Replies(list []sa.Reply) {
+	for len(list) > 0 {
+		n := l.sendSome(list)
+		now := l.d.now()
+		for i := range list[:n] {
+			r := &list[i]
+			l.d.sa.changing.took[attrSlot(r.Data)].addTime(now.Sub(r.Asked))
+		}
+		list = list[n:]
 	}
+}
+
+// sendSome sends the first of some answers, and as many more as the port takes without waiting. It returns
+// how many are done with.
+func (l *saLoop) sendSome(list []sa.Reply) (done int) {
+	if l.burst != nil {
+		n := 0
+		for n < min(len(list), len(l.answers)) && (l.burst.BurstsRMPP() || !segmented(list[n].Data)) {
+			l.answers[n] = mad.Packet{Addr: list[n].To, LocalQP: 1, Data: list[n].Data}
+			n++
+		}
+		if n > 1 {
+			if done, _ = l.burst.TrySend(l.answers[:n]); done > 0 {
+				return done
+			}
+		}
+	}
+	p := mad.Packet{Addr: list[0].To, LocalQP: 1, Data: list[0].Data}
+	if err := l.d.cfg.Port.Send(&p); err != nil {
+		l.d.unsent(askedFor(&p), err, &l.d.sa.changing)
+	}
+	return 1
 }
 
 func (l *saLoop) Report(p *mad.Packet) {

@@ -28,6 +28,11 @@ const (
 	maxRequest = ib.MADLen
 )
 
+// segmented reports whether an answer is an RMPP message.
+func segmented(answer []byte) bool {
+	return len(answer) > ib.MADLen || answer[26]&wire.RMPPActive != 0
+}
+
 // packet returns p, or one to be used if it is nil.
 func (d *Daemon) packet(p *mad.Packet) *mad.Packet {
 	if p == nil {

@@ -4,8 +4,6 @@ import (
 	"context"
 	"runtime"
 
-	"heddle/ib"
-	wire "heddle/ib/sa"
 	"heddle/mad"
 	"heddle/sa"
 )
@@ -110,7 +108,7 @@ func (w *worker) serve(q *query, now mad.Time) mad.Time {
 	switch v {
 	case sa.Answered:
 		answer := mad.Packet{Addr: q.p.Addr, LocalQP: 1, Data: data}
-		if w.burst != nil && (w.burst.BurstsRMPP() || len(data) <= ib.MADLen && data[26]&wire.RMPPActive == 0) {
+		if w.burst != nil && (w.burst.BurstsRMPP() || !segmented(data)) {
 			w.answers[w.held], w.of[w.held] = answer, q
 			w.held++
 			return now

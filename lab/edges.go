@@ -153,7 +153,11 @@ func (e saEdge) Unsaved(int) {}
 
 func (e saEdge) Promised([]store.Record) {}
 
-func (e saEdge) Reply(p *mad.Packet, _ mad.Time) { e.a.send(p.Addr, p.Data) }
+func (e saEdge) Replies(list []sa.Reply) {
+	for i := range list {
+		e.a.send(list[i].To, list[i].Data)
+	}
+}
 
 func (e saEdge) Report(p *mad.Packet) { e.a.raw(p) }
 

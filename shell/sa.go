@@ -29,9 +29,8 @@ type SAEdge interface {
 	Unsaved(n int)
 	// Promised is called before any reply with records that the core promises (sa.Output).
 	Promised(list []store.Record)
-	// Reply sends an answer to a request that arrived at asked. If it is lost, the requester repeats
-	// the request.
-	Reply(p *mad.Packet, asked mad.Time)
+	// Replies sends answers, if there are any. If one is lost, the requester repeats the request.
+	Replies(list []sa.Reply)
 	// Report sends a Report; the core repeats one that is not answered.
 	Report(p *mad.Packet)
 	Tell(list []sa.Notice)
@@ -46,7 +45,6 @@ type SA struct {
 	shared *Shared
 	seen   *subnet.Snapshot // the snapshot that the core has
 	out    sa.Output
-	reply  mad.Packet
 }
 
 // NewSA returns a driver that waits for Start.
@@ -112,11 +110,7 @@ func (s *SA) carryOut(ev sa.Event) {
 	if len(out.Promised) > 0 {
 		s.edge.Promised(out.Promised)
 	}
-	for i := range out.Replies {
-		r := &out.Replies[i]
-		s.reply = mad.Packet{Addr: r.To, LocalQP: 1, Data: r.Data}
-		s.edge.Reply(&s.reply, r.Asked)
-	}
+	s.edge.Replies(out.Replies)
 	for i := range out.Sends {
 		s.edge.Report(&out.Sends[i])
 	}

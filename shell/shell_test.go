@@ -131,13 +131,17 @@ func (e saNotes) Now() mad.Time { return 1 }
 func (e saNotes) Save(gen uint64, ops []store.Op) {
 	e.w.sa.Step(sa.Persisted{Gen: gen, Err: e.w.apply("sa", ops)})
 }
-func (e saNotes) Wake(at mad.Time)                { e.w.wake("sa", at) }
-func (e saNotes) Published(*sa.View)              { e.w.note("sa published %v", e.w.shared.View.Load() != nil) }
-func (e saNotes) Unsaved(n int)                   { e.w.note("sa unsaved %d", n) }
-func (e saNotes) Promised(l []store.Record)       { e.w.note("sa promised %d", len(l)) }
-func (e saNotes) Reply(p *mad.Packet, _ mad.Time) { e.w.note("sa reply to LID %v", p.Addr.LID) }
-func (e saNotes) Report(*mad.Packet)              { e.w.note("sa report") }
-func (e saNotes) Tell(l []sa.Notice)              { e.w.tell("sa", len(l)) }
+func (e saNotes) Wake(at mad.Time)          { e.w.wake("sa", at) }
+func (e saNotes) Published(*sa.View)        { e.w.note("sa published %v", e.w.shared.View.Load() != nil) }
+func (e saNotes) Unsaved(n int)             { e.w.note("sa unsaved %d", n) }
+func (e saNotes) Promised(l []store.Record) { e.w.note("sa promised %d", len(l)) }
+func (e saNotes) Replies(l []sa.Reply) {
+	for i := range l {
+		e.w.note("sa reply to LID %v", l[i].To.LID)
+	}
+}
+func (e saNotes) Report(*mad.Packet) { e.w.note("sa report") }
+func (e saNotes) Tell(l []sa.Notice) { e.w.tell("sa", len(l)) }
 
 type vmNotes struct{ w *world }
 
