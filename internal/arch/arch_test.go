@@ -188,7 +188,7 @@ var rules = []rule{
 	{"internal/bench/bringup", []string{"internal/bench/testbed"}, false, "a part of the benchmark uses no other part"},
 	{"internal/bench/counters", []string{"internal/bench/testbed", "flood"}, false, "a part of the benchmark uses no other part"},
 	{"internal/bench/events", []string{"internal/bench/testbed", "flood", "daemon", "route/engine/auto", "sa", "sm", "store", "store/ring", "subnet", "transport/ibsim", "webhook", "api"}, false, "a part of the benchmark uses no other part"},
-	{"internal/bench/joins", []string{"internal/bench/pair", "internal/bench/testbed", "transport/ibsim", "api", "mad", "ib/..."}, false, "a part of the benchmark uses no other part"},
+	{"internal/bench/joins", []string{"internal/bench/pair", "internal/bench/testbed", "transport/ibsim", "api", "sim", "sim/ibsimd", "sim/live", "mad", "fabric", "ib/..."}, false, "a part of the benchmark uses no other part"},
 	{"internal/bench/moves", []string{"internal/bench/testbed"}, false, "a part of the benchmark uses no other part"},
 	{"internal/bench/packets", []string{"internal/bench/testbed"}, false, "a part of the benchmark uses no other part"},
 	{"internal/bench/repair", []string{"internal/bench/testbed", "lab", "fabric"}, false, "a part of the benchmark uses no other part"},

@@ -10,15 +10,11 @@ import (
 
 // Measure measures new joins, and those of members that join again.
 func Measure(b *testbed.Testbed, sizes []int) error {
-	t := testbed.NewTable(fmt.Sprintf("Joins: %d hosts at most join the same %d groups, each with %d requests in flight", most, groups, window),
-		"hosts", "SA", "joins", "joins/s", "lowest", "highest", "median", "99 %", "busy", "sent again")
+	t := testbed.NewTable(fmt.Sprintf("Joins: all hosts join the same %d groups, each with %d requests in flight", groups, window),
+		"hosts", "SA", "joins", "joins/s", "lowest", "highest", "median", "99 %", "busy", "sent again", "SA's processor time a join")
 	for _, n := range sizes {
-		netlist, err := b.Netlist(n)
-		if err != nil {
-			return err
-		}
-		for _, start := range []func(*testbed.Testbed, string) (*served, error){openSM, heddle, heddlePair, heddleEtcd} {
-			if err := measure(b, t, n, netlist, start); err != nil {
+		for _, start := range []func(*testbed.Testbed, int) (*served, error){openSM, heddle, heddlePair, heddleEtcd} {
+			if err := measure(b, t, n, start); err != nil {
 				return fmt.Errorf("%d hosts: %w", n, err)
 			}
 		}
@@ -27,26 +23,23 @@ func Measure(b *testbed.Testbed, sizes []int) error {
 }
 
 // measure measures one SA.
-func measure(b *testbed.Testbed, t testbed.Table, hosts int, netlist string, start func(*testbed.Testbed, string) (*served, error)) error {
-	s, err := start(b, netlist)
+func measure(b *testbed.Testbed, t testbed.Table, hosts int, start func(*testbed.Testbed, int) (*served, error)) error {
+	s, err := start(b, hosts)
 	if s != nil {
 		defer s.end()
 	}
 	if err != nil {
 		return err
 	}
-	list, err := attach(s.sock, hosts)
-	defer func() { closeAll(list) }()
-	if err != nil {
-		return err
-	}
 	var runs [2][]result
 	for i := range b.Runs {
 		for k := range runs { // new ones, then the same again
-			r, err := joinAll(list, i*groups)
+			before := s.cpuTime()
+			r, err := s.net.join(i * groups)
 			if err != nil {
 				return fmt.Errorf("%s: %w\n%s", s.who, err, testbed.Tail(s.procs...))
 			}
+			r.cpu = float64((s.cpuTime() - before).Microseconds()) / float64(len(s.net.hosts)*groups)
 			runs[k] = append(runs[k], r)
 		}
 	}

@@ -1,100 +1,56 @@
 package joins
 
 import (
-	"cmp"
 	"context"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
+	"heddle/fabric"
 	"heddle/ib"
 	"heddle/ib/sa"
 	"heddle/mad"
-	"heddle/transport/ibsim"
+	"heddle/sim"
+	"heddle/sim/ibsimd"
+	simlive "heddle/sim/live"
 )
 
-// The load: at most most hosts have window requests in flight each, and join groups groups, which are
-// those of all others.
+// The load: each host has window requests in flight, and joins groups groups, which are those of all others.
 const (
 	window = 4
 	groups = 50
-	most   = 510 // a process can attach to 512 hosts
 
 	first  = 3               // the first host that joins; managers are on the two before
 	resend = 2 * time.Second // without an answer
 	limit  = 5 * time.Minute // of one run
 )
 
-// host is a host that joins.
-type host struct {
-	conn *ibsim.Conn
-	sa   ib.LID
-	in   chan ib.MAD
-	tid  uint32
+// subnet is a simulated fat tree in this process, whose hosts join groups. So the processors do the work of
+// the SA and of one simulator, and not also that of programs which pass packets of hosts to it.
+type subnet struct {
+	d     *simlive.Driver
+	srv   *ibsimd.Server
+	end   context.CancelFunc
+	hosts []*host
+	run   *run // under way; belongs to the driver's lock
 }
 
-// attach attaches to hosts without a manager, most at most.
-func attach(sock string, hosts int) (list []*host, err error) {
-	for n := first; n <= min(hosts, first+most-1); n++ {
-		c, err := ibsim.Dial(context.Background(), ibsim.Options{SockName: sock, Node: fmt.Sprintf("host-%d", n)})
-		if err != nil {
-			return list, err
-		}
-		h := &host{conn: c, in: make(chan ib.MAD, 2*window)}
-		list = append(list, h)
-		info, err := c.PortInfo(1)
-		if err != nil {
-			return list, err
-		}
-		h.sa = info.MasterSMLID
-		go func() {
-			defer close(h.in)
-			var p mad.Packet
-			for c.Recv(&p) == nil {
-				if p.Status == mad.Received && len(p.Data) >= ib.MADLen && ib.Class(p.Data[1]) == ib.ClassSA && ib.Method(p.Data[3]).IsResponse() {
-					h.in <- *(*ib.MAD)(p.Data)
-				}
-			}
-		}()
-	}
-	return list, nil
-}
-
-// result is that of one run of all hosts. Times are in ms, from the first request for a join to its answer; Late are requests
-// that were sent again.
+// result is that of one run of all hosts. Times are in ms, from the first request for a join to its answer;
+// late are requests that were sent again.
 type result struct {
-	Rate, P50, P99 float64
-	Busy, Late     int
+	rate, p50, p99 float64
+	busy, late     int
+	cpu            float64 // processor time of the SA's programs for each join, in µs
 }
 
-// joinAll has each host join the groups from number from on, once.
-func joinAll(list []*host, from int) (r result, err error) {
-	var mu sync.Mutex
-	var times []float64
-	var running sync.WaitGroup
-	begin := time.Now()
-	for _, h := range list {
-		running.Go(func() {
-			took, busy, late, e := h.join(from, begin.Add(limit))
-			mu.Lock()
-			defer mu.Unlock()
-			times = append(times, took...)
-			r.Busy, r.Late = r.Busy+busy, r.Late+late
-			err = cmp.Or(err, e)
-		})
-	}
-	running.Wait()
-	took := time.Since(begin)
-	if err != nil {
-		return r, err
-	}
-	slices.Sort(times)
-	r.Rate = float64(len(times)) / took.Seconds()
-	r.P50, r.P99 = times[len(times)/2], times[len(times)*99/100]
-	return r, nil
+// host joins. It belongs to the driver's lock.
+type host struct {
+	net  *subnet
+	ep   *sim.Endpoint
+	tid  uint32
+	next int // group of the next join
+	open map[uint32]joining
 }
 
 // joining is a join that waits for its answer.
@@ -103,94 +59,181 @@ type joining struct {
 	begun, sent time.Time
 }
 
-// join joins the groups.
-func (h *host) join(from int, end time.Time) (took []float64, busy, late int, err error) {
-	open := map[uint32]joining{}
-	todo := make([]joining, 0, groups)
-	for g := groups - 1; g >= 0; g-- {
-		todo = append(todo, joining{group: from + g})
+// run is one run of all hosts.
+type run struct {
+	from, left int
+	begun      time.Time
+	times      []float64
+	busy, late int
+	err        error
+	done       chan struct{}
+}
+
+// serve serves a fat tree, to managers on its first hosts.
+func serve(hosts int, name string) (*subnet, error) {
+	t, o, err := fabric.ParseTopology("fattree", []string{fmt.Sprint(hosts)}, 1)
+	if err != nil {
+		return nil, err
 	}
-	tick := time.NewTicker(100 * time.Millisecond)
-	defer tick.Stop()
-	for len(todo)+len(open) > 0 {
-		for len(open) < window && len(todo) > 0 {
-			j := todo[len(todo)-1]
-			todo = todo[:len(todo)-1]
-			if err := h.send(&j); err != nil {
-				return nil, 0, 0, err
-			}
-			open[h.tid] = j
-		}
-		select {
-		case m, ok := <-h.in:
-			if !ok {
-				return nil, 0, 0, errors.New("a host lost its port")
-			}
-			j, is := open[uint32(m.TID())]
-			if !is {
+	fab, err := fabric.Generate(t, o)
+	if err != nil {
+		return nil, err
+	}
+	net, err := sim.New(fab, sim.Config{})
+	if err != nil {
+		return nil, err
+	}
+	n := &subnet{d: simlive.New(net)}
+	if n.srv, err = ibsimd.Listen(n.d, ibsimd.Options{SockName: name}); err != nil {
+		n.d.Close()
+		return nil, err
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	served := make(chan struct{})
+	go func() {
+		defer close(served)
+		_ = n.srv.Serve(ctx) // nil, or Close was called
+	}()
+	n.end = func() {
+		cancel()
+		<-served
+		n.srv.Close()
+		n.d.Close()
+	}
+	n.d.Do(func(net *sim.Subnet) {
+		seen := 0
+		for i := range fab.Nodes {
+			if fab.Nodes[i].Type != ib.NodeCA {
 				continue
 			}
-			delete(open, uint32(m.TID()))
-			switch m.Status() {
-			case 0:
-				took = append(took, time.Since(j.begun).Seconds()*1e3)
-			case ib.StatusBusy:
-				busy++
-				todo = append(todo, j)
-			default:
-				return nil, 0, 0, fmt.Errorf("a join was refused: %v", m.Status())
+			if seen++; seen < first {
+				continue
 			}
-		case now := <-tick.C:
-			if now.After(end) {
-				return nil, 0, 0, fmt.Errorf("%d joins of a host were not answered within %v", len(todo)+len(open), limit)
+			h := &host{net: n, open: map[uint32]joining{}}
+			if h.ep, err = net.Attach(fab.Nodes[i].ID); err != nil {
+				return
 			}
-			before := late
-			for tid, j := range open {
-				if now.Sub(j.sent) > resend {
-					delete(open, tid)
-					late++
-					todo = append(todo, j)
-				}
-			}
-			if late > before { // another manager may have taken over
-				info, err := h.conn.PortInfo(1)
-				if err != nil {
-					return nil, 0, 0, err
-				}
-				h.sa = info.MasterSMLID
+			h.ep.OnPacket = h.receive
+			n.hosts = append(n.hosts, h)
+		}
+	})
+	if err != nil {
+		n.end()
+		return nil, err
+	}
+	return n, nil
+}
+
+// join has each host join the groups from number from on, once.
+func (n *subnet) join(from int) (r result, err error) {
+	x := &run{from: from, left: len(n.hosts) * groups, begun: time.Now(), done: make(chan struct{})}
+	n.d.Do(func(*sim.Subnet) {
+		n.run = x
+		for _, h := range n.hosts {
+			h.next = from
+			clear(h.open)
+			for range window {
+				h.join()
 			}
 		}
+	})
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	for end := time.Now().Add(limit); ; {
+		select {
+		case <-x.done:
+			took := time.Since(x.begun)
+			if x.err != nil {
+				return r, x.err
+			}
+			slices.Sort(x.times)
+			return result{
+				rate: float64(len(x.times)) / took.Seconds(), p50: x.times[len(x.times)/2], p99: x.times[len(x.times)*99/100], busy: x.busy, late: x.late,
+			}, nil
+		case now := <-tick.C:
+			if now.After(end) {
+				return r, fmt.Errorf("%d joins were not answered within %v", x.left, limit)
+			}
+			n.d.Do(func(*sim.Subnet) {
+				for _, h := range n.hosts {
+					h.again(now)
+				}
+			})
+		}
 	}
-	return took, busy, late, nil
+}
+
+// join sends the next request, if there is one.
+func (h *host) join() {
+	if h.next == h.net.run.from+groups {
+		return
+	}
+	now := time.Now()
+	h.send(joining{group: h.next, begun: now, sent: now})
+	h.next++
+}
+
+// again repeats the requests that have waited too long.
+func (h *host) again(now time.Time) {
+	for tid, j := range h.open {
+		if now.Sub(j.sent) > resend {
+			delete(h.open, tid)
+			h.net.run.late++
+			j.sent = now
+			h.send(j)
+		}
+	}
 }
 
 // send sends the request for a join.
-func (h *host) send(j *joining) error {
+func (h *host) send(j joining) {
 	h.tid++
-	j.sent = time.Now()
-	if j.begun.IsZero() {
-		j.begun = j.sent
+	h.open[h.tid] = j
+	m := request(h.ep.PortGUID(), j.group, h.tid)
+	h.ep.Send(&mad.Packet{Addr: mad.Addr{LID: h.ep.PortInfo().MasterSMLID, QP: 1}, LocalQP: 1, Data: m[:]})
+}
+
+// receive takes an answer.
+func (h *host) receive(p *mad.Packet) {
+	m := (*ib.MAD)(p.Data[:ib.MADLen])
+	x := h.net.run
+	j, ok := h.open[uint32(m.TID())]
+	if !m.Method().IsResponse() || m.Class() != ib.ClassSA || !ok {
+		return
 	}
-	r := sa.MCMemberRecord{PortGID: ib.MakeGID(ib.DefaultSubnetPrefix, h.conn.PortGUID()), QKey: 0x0B1B, PKey: ib.PKeyDefaultFull, JoinState: sa.JoinFull}
+	delete(h.open, uint32(m.TID()))
+	switch m.Status() {
+	case ib.StatusOK:
+		x.times = append(x.times, time.Since(j.begun).Seconds()*1e3)
+		h.join()
+	case ib.StatusBusy:
+		x.busy++
+		j.sent = time.Now()
+		h.send(j)
+		return
+	default:
+		x.err = fmt.Errorf("a join was refused: %v", m.Status())
+		h.join()
+	}
+	if x.left--; x.left == 0 {
+		close(x.done)
+	}
+}
+
+// request is a host's request to join a group as a full member.
+func request(port ib.GUID, group int, tid uint32) (m ib.MAD) {
+	r := sa.MCMemberRecord{PortGID: ib.MakeGID(ib.DefaultSubnetPrefix, port), QKey: 0x0B1B, PKey: ib.PKeyDefaultFull, JoinState: sa.JoinFull}
 	copy(r.MGID[:], []byte{0xFF, 0x12, 0x40, 0x1B, 0xFF, 0xFF})
-	binary.BigEndian.PutUint64(r.MGID[8:], uint64(j.group+1))
-	var m ib.MAD
+	binary.BigEndian.PutUint64(r.MGID[8:], uint64(group+1))
 	sa.New(&m, ib.MethodSet, sa.AttrMCMemberRecord, 0, sa.MCMemberCompMGID|sa.MCMemberCompPortGID|sa.MCMemberCompJoinState|
 		sa.MCMemberCompQKey|sa.MCMemberCompTClass|sa.MCMemberCompPKey|sa.MCMemberCompSL|sa.MCMemberCompFlowLabel)
 	r.Put(sa.Data(&m))
-	m.SetTID(uint64(h.tid))
-	return h.conn.Send(&mad.Packet{Addr: mad.Addr{LID: h.sa, QP: 1}, LocalQP: 1, Data: m[:]})
+	m.SetTID(uint64(tid))
+	return m
 }
 
-// closeAll ends the connections of hosts.
-func closeAll(list []*host) {
-	for _, h := range list {
-		h.conn.Close()
-	}
-}
-
-// medians are cells of a table: the rate with the lowest and the highest, both times, and how many requests were BUSY and
-// were sent again.
+// medians are cells of a table: the rate with the lowest and the highest, both times, how many requests were
+// BUSY and were sent again, and the processor time.
 func medians(runs []result) string {
 	of := func(f func(r *result) float64) (list []float64) {
 		for i := range runs {
@@ -200,8 +243,9 @@ func medians(runs []result) string {
 		return list
 	}
 	mid := func(f func(r *result) float64) float64 { return of(f)[len(runs)/2] }
-	rate := of(func(r *result) float64 { return r.Rate })
-	return fmt.Sprintf("%.0f|%.0f|%.0f|%.1f ms|%.1f ms|%.0f|%.0f", rate[len(rate)/2], rate[0], rate[len(rate)-1],
-		mid(func(r *result) float64 { return r.P50 }), mid(func(r *result) float64 { return r.P99 }),
-		mid(func(r *result) float64 { return float64(r.Busy) }), mid(func(r *result) float64 { return float64(r.Late) }))
+	rate := of(func(r *result) float64 { return r.rate })
+	return fmt.Sprintf("%.0f|%.0f|%.0f|%.1f ms|%.1f ms|%.0f|%.0f|%.1f µs", rate[len(rate)/2], rate[0], rate[len(rate)-1],
+		mid(func(r *result) float64 { return r.p50 }), mid(func(r *result) float64 { return r.p99 }),
+		mid(func(r *result) float64 { return float64(r.busy) }), mid(func(r *result) float64 { return float64(r.late) }),
+		mid(func(r *result) float64 { return r.cpu }))
 }

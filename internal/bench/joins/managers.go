@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"heddle/api"
 	"heddle/internal/bench/pair"
@@ -13,26 +14,38 @@ import (
 	"heddle/transport/ibsim"
 )
 
-// served is an SA under measurement, on its own simulator.
+// served is an SA under measurement, on its own subnet.
 type served struct {
 	who   string
 	sock  string
-	procs []*testbed.Program // the simulator, then the manager
+	net   *subnet
+	procs []*testbed.Program // managers and members of etcd
 }
 
-func (s *served) end() { testbed.Kill(s.procs...) }
+func (s *served) end() {
+	testbed.Kill(s.procs...)
+	s.net.end()
+}
 
-// onSim starts a simulator for an SA.
-func onSim(b *testbed.Testbed, who, netlist string) (*served, error) {
-	p, name, err := b.Simulate("heddle sim", netlist)
+// cpuTime is the processor time of the programs so far.
+func (s *served) cpuTime() (sum time.Duration) {
+	for _, p := range s.procs {
+		sum += testbed.CPUTime(p.Pid())
+	}
+	return sum
+}
+
+// onSim serves a subnet for an SA.
+func onSim(b *testbed.Testbed, who string, hosts int) (*served, error) {
+	n, err := serve(hosts, b.Name())
 	if err != nil {
 		return nil, err
 	}
-	return &served{who: who, sock: name, procs: []*testbed.Program{p}}, nil
+	return &served{who: who, net: n, sock: n.srv.SockName()}, nil
 }
 
-func openSM(b *testbed.Testbed, netlist string) (*served, error) {
-	s, err := onSim(b, "OpenSM", netlist)
+func openSM(b *testbed.Testbed, hosts int) (*served, error) {
+	s, err := onSim(b, "OpenSM", hosts)
 	if err != nil {
 		return nil, err
 	}
@@ -49,8 +62,8 @@ func openSM(b *testbed.Testbed, netlist string) (*served, error) {
 	return s, err
 }
 
-func heddle(b *testbed.Testbed, netlist string) (*served, error) {
-	s, err := onSim(b, "heddle", netlist)
+func heddle(b *testbed.Testbed, hosts int) (*served, error) {
+	s, err := onSim(b, "heddle", hosts)
 	if err != nil {
 		return nil, err
 	}
@@ -71,8 +84,8 @@ func (s *served) alone(b *testbed.Testbed, args ...string) error {
 	return err
 }
 
-func heddlePair(b *testbed.Testbed, netlist string) (*served, error) {
-	s, err := onSim(b, pair.Name, netlist)
+func heddlePair(b *testbed.Testbed, hosts int) (*served, error) {
+	s, err := onSim(b, pair.Name, hosts)
 	if err != nil {
 		return nil, err
 	}
@@ -104,12 +117,12 @@ func heddlePair(b *testbed.Testbed, netlist string) (*served, error) {
 }
 
 // heddleEtcd has one manager with a cluster of three members of etcd.
-func heddleEtcd(b *testbed.Testbed, netlist string) (*served, error) {
+func heddleEtcd(b *testbed.Testbed, hosts int) (*served, error) {
 	etcd, err := testbed.Find("etcd")
 	if err != nil {
 		return nil, err
 	}
-	s, err := onSim(b, "heddle, etcd", netlist)
+	s, err := onSim(b, "heddle, etcd", hosts)
 	if err != nil {
 		return nil, err
 	}
