@@ -8,6 +8,7 @@ import (
 
 	"heddle/api"
 	"heddle/api/show"
+	"heddle/daemon/eventlog"
 	"heddle/fabric/cabling"
 	"heddle/ib"
 	"heddle/subnet"
@@ -127,7 +128,7 @@ func (d *Daemon) tellCables(opened, closed []cabling.Entry) {
 		}
 	}
 	tell(kindClosed, closed)
-	tell(kindOpened, opened)
+	tell(eventlog.KindFindingOpened, opened)
 }
 
 // sameCables reports whether two snapshots have the same nodes and the same cables with the same rates.

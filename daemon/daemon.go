@@ -22,6 +22,7 @@ import (
 
 	"heddle/api/show"
 	"heddle/congestion"
+	"heddle/daemon/eventlog"
 	"heddle/daemon/mailbox"
 	"heddle/daemon/recent"
 	"heddle/drain"
@@ -127,7 +128,7 @@ type Config struct {
 	// History keeps what the subnet looked like (package subnet/past); nil: memory does.
 	History *ring.Ring
 	// Events gets what happens, beside the log; nil: the daemon has its own.
-	Events *Events
+	Events *eventlog.Log
 	// Lead is called from the loop when the core has become master of the subnet, before it stores or
 	// sends anything as such, and Led when it is master no more. An error of Lead ends Run with it,
 	// at once. Nil: nobody has to be asked, and a manager on standby stores what it likes. Otherwise
@@ -181,7 +182,7 @@ type Daemon struct {
 	log    *slog.Logger
 	core   *sm.Core
 	clock  clock
-	events *Events
+	events *eventlog.Log
 
 	shared shell.Shared              // published state, and mail between the cores
 	upAt   atomic.Int64              // Unix nanoseconds; 0 while the subnet is not up
@@ -269,7 +270,7 @@ func New(cfg Config) *Daemon {
 		log:      cfg.Log,
 		core:     sm.New(cfg.Core),
 		clock:    clock{started: time.Now()},
-		events:   cmp.Or(cfg.Events, NewEvents()),
+		events:   cmp.Or(cfg.Events, eventlog.New()),
 		packets:  mailbox.New(smpQueue),
 		free:     make(freeList, smpQueue),
 		jobs:     make(chan *sm.JobResult, 1),
@@ -297,7 +298,7 @@ func New(cfg Config) *Daemon {
 	d.shared.Standing = cfg.Groups
 	d.feed = newFeed(&d.migrations)
 	d.history = newHistory(cfg.History)
-	d.finder.run = d.events.runs.Add(1)
+	d.finder.run = d.events.NextRun()
 	d.options.Store(cfg.SA)
 	d.sa.workers = make([]answerStats, d.cores)
 	d.sa.tables = make([]answerStats, min(maxTableWorkers, max(1, d.cores-1)))

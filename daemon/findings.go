@@ -10,6 +10,7 @@ import (
 
 	"heddle/api"
 	"heddle/api/show"
+	"heddle/daemon/eventlog"
 	"heddle/incident"
 	"heddle/perf"
 	"heddle/perf/findings"
@@ -18,7 +19,6 @@ import (
 
 // Kinds of events about findings.
 const (
-	kindOpened = "finding_opened"
 	kindClosed = "finding_closed"
 )
 
@@ -57,7 +57,7 @@ func (d *Daemon) onRound(r *perf.Round) {
 	out := d.finder.core.Step(r)
 	d.finder.last.Store(out.Report)
 	for i := range out.Opened {
-		d.tellFinding(kindOpened, &out.Opened[i])
+		d.tellFinding(eventlog.KindFindingOpened, &out.Opened[i])
 	}
 	for i := range out.Closed {
 		d.tellFinding(kindClosed, &out.Closed[i])
@@ -80,7 +80,7 @@ func (d *Daemon) tellFindingAs(kind string, f *findings.Finding, text string) {
 		return
 	}
 	level := slog.LevelInfo
-	if kind == kindOpened && f.Severity > findings.Info {
+	if kind == eventlog.KindFindingOpened && f.Severity > findings.Info {
 		level = slog.LevelWarn
 	}
 	at := incident.Fact{Subject: d.finder.subject(f.ID)}
@@ -159,10 +159,10 @@ func (d *Daemon) findingValues() *findings.Report {
 
 // nameEvents says of findings with which event they opened, and which is its cause.
 func (d *Daemon) nameEvents(list []api.Finding) {
-	d.events.mu.Lock()
-	defer d.events.mu.Unlock()
-	for i := range list {
-		n := d.events.opened.Of(d.finder.subject(list[i].ID))
-		list[i].Event, list[i].Cause = n.Event, n.Cause
-	}
+	d.events.Openings(func(of func(subject string) incident.Opening) {
+		for i := range list {
+			n := of(d.finder.subject(list[i].ID))
+			list[i].Event, list[i].Cause = n.Event, n.Cause
+		}
+	})
 }

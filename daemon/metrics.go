@@ -13,7 +13,7 @@ func (d *Daemon) Metrics() prometheus.Gatherer { return metrics.New(d.values) }
 func (d *Daemon) values() metrics.Values {
 	return metrics.Values{
 		SM: d.fresh(), Snap: d.Snapshot(), View: d.View(), VMs: d.Interfaces(), Sweeps: d.sweeps.Take(),
-		SMPsCut: d.smpsCut.Load(), StoodIn: d.recv.standIn.Answered(), NoticesCut: d.noticesCut.Load(), Events: d.events.newest(),
+		SMPsCut: d.smpsCut.Load(), StoodIn: d.recv.standIn.Answered(), NoticesCut: d.noticesCut.Load(), Events: d.events.Count(),
 		Repairs: d.repairs.Values(d.cfg.Core.Transition.String()), SA: d.saValues(), VM: d.vm.stats.values(), Perf: d.perfValues(),
 		Findings:   d.findingValues(),
 		Cabling:    d.cables(),

@@ -10,6 +10,7 @@ import (
 
 	"heddle/api"
 	"heddle/api/show"
+	"heddle/daemon/eventlog"
 	"heddle/incident"
 	"heddle/sm"
 )
@@ -39,9 +40,9 @@ func (d *Daemon) note(level slog.Level, kind, text string, attrs map[string]stri
 // noteAt is note of a fact with a place.
 func (d *Daemon) noteAt(level slog.Level, kind, text string, attrs map[string]string, at *incident.Fact) {
 	if level >= slog.LevelInfo {
-		d.events.add(&entry{
-			e:    api.Event{Time: time.Now(), Level: strings.ToLower(level.String()), Kind: kind, Message: text, Attrs: attrs},
-			fact: *at, log: d.log,
+		d.events.Record(&eventlog.Entry{
+			Event: api.Event{Time: time.Now(), Level: strings.ToLower(level.String()), Kind: kind, Message: text, Attrs: attrs},
+			At:    *at, Log: d.log,
 		})
 		return
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"heddle/api"
+	"heddle/daemon/eventlog"
 	"heddle/mad"
 	"heddle/perf"
 	"heddle/perf/dftree"
@@ -31,7 +32,7 @@ func TestOutdated(t *testing.T) {
 		{"not up yet", &subnet.Snapshot{State: subnet.Master}, time.Second, "not the master"},
 		{"silent", &subnet.Snapshot{State: subnet.Master, Up: true}, 41 * time.Second, "counters were read last at 2026-01-01T01:00:00Z"},
 	} {
-		d := &Daemon{events: &Events{}}
+		d := &Daemon{events: &eventlog.Log{}}
 		d.clock.started = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 		d.clock.virtual = func() mad.Time { return ended.Add(x.late) }
 		d.perf.packets = make(chan *mad.Packet)
@@ -83,7 +84,7 @@ func TestUnread(t *testing.T) {
 		{"under way", true, up, time.Minute + 11*time.Second + time.Millisecond, "the first round of reading port counters ends in 12 s"},
 		{"late", true, up, time.Minute, "the first round of reading port counters ends soon; ask again in some seconds"},
 	} {
-		d := &Daemon{events: &Events{}}
+		d := &Daemon{events: &eventlog.Log{}}
 		d.clock.virtual = func() mad.Time { return mad.Time(time.Minute) }
 		if x.reads {
 			d.perf.packets = make(chan *mad.Packet)

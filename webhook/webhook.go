@@ -36,7 +36,7 @@ const (
 	mostAnswer = 64 << 10 // bytes of an answer that are read, so that the connection stays usable
 )
 
-// Source has the events. daemon.Events is one.
+// Source has the events. eventlog.Log is one.
 type Source interface {
 	// Last is the number of the newest event.
 	Last() uint64

@@ -18,7 +18,7 @@ var kindSources = []struct {
 }{
 	{".", `"kind", "([a-z_]+)"`},
 	{"daemon", `note\([^"\n]*, "([a-z_]+)"`},
-	{"daemon", `\bkind\w*\s*=\s*"([a-z_]+)"`},
+	{"daemon", `\b[kK]ind\w*\s*=\s*"([a-z_]+)"`},
 	{"daemon/process/pair.go", `"(ha_[a-z_]+)"`},
 	{"daemon/process/differ.go", `"(ha_[a-z_]+)"`},
 	{"logs", `\bkind\w*\s*=\s*"([a-z_]+)"`},

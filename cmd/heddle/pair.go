@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"heddle/daemon"
+	"heddle/daemon/eventlog"
 	"heddle/daemon/process"
 	"heddle/mad"
 	"heddle/replica"
@@ -20,7 +20,7 @@ import (
 )
 
 // paired is the authority of a manager with a partner. The port is closed after its Run.
-func (f smFlags) paired(cmd *cobra.Command, core *sm.Config, st store.Store, events *daemon.Events, partner *webhook.Partner, log *slog.Logger) (a process.Authority, port mad.Transport, err error) {
+func (f smFlags) paired(cmd *cobra.Command, core *sm.Config, st store.Store, events *eventlog.Log, partner *webhook.Partner, log *slog.Logger) (a process.Authority, port mad.Transport, err error) {
 	ctx, h := cmd.Context(), f.HA.Complete()
 	keep, ok := st.(journal.Store)
 	if !ok {

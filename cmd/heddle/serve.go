@@ -13,7 +13,7 @@ import (
 
 	"heddle/api"
 	"heddle/api/ufm"
-	"heddle/daemon"
+	"heddle/daemon/eventlog"
 	"heddle/daemon/process"
 	"heddle/store/ring"
 	"heddle/subnet/past"
@@ -258,17 +258,17 @@ func (f smFlags) auditLog() (*ring.Ring, error) {
 const eventsDir = "events"
 
 // eventLog opens the events; without a state directory, or if that fails, they are in memory.
-func (f smFlags) eventLog(log *slog.Logger) *daemon.Events {
+func (f smFlags) eventLog(log *slog.Logger) *eventlog.Log {
 	host, _ := os.Hostname() // without one events do not name it
 	if f.Files.State == "" {
-		return daemon.NewEvents()
+		return eventlog.New()
 	}
-	r, err := ring.OpenLimits(filepath.Join(f.Files.State, eventsDir), eventsDir, daemon.EventLimits())
+	r, err := ring.OpenLimits(filepath.Join(f.Files.State, eventsDir), eventsDir, eventlog.Limits())
 	if err != nil {
 		log.Error("the events of earlier runs cannot be read; events are kept in memory", "kind", "events_unsaved", "err", err)
-		return daemon.NewEvents()
+		return eventlog.New()
 	}
-	return daemon.OpenEvents(r, host)
+	return eventlog.Open(r, host)
 }
 
 // openEvents opens the events of m, if it has none yet. The returned function closes them.

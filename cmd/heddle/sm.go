@@ -22,6 +22,7 @@ import (
 	"heddle/api"
 	"heddle/api/show"
 	"heddle/daemon"
+	"heddle/daemon/eventlog"
 	"heddle/daemon/process"
 	"heddle/ib"
 	"heddle/logs"
@@ -254,7 +255,7 @@ func waitForPort(ctx context.Context, port string) error {
 type managed struct {
 	authority process.Authority
 	device    mad.Transport // of the ports of mandates; nil: each is one of its own
-	events    *daemon.Events
+	events    *eventlog.Log
 	history   *ring.Ring // what the subnet looked like; nil: in memory
 	name      string     // of the port
 	core      sm.Config
@@ -358,7 +359,7 @@ func (f smFlags) manage(cmd *cobra.Command, m managed) error {
 	live := &running{hooks: hooks, cmd: cmd, log: m.log, level: m.level, limits: api.NewLimits(f.API.Rate), f: f, core: m.core}
 	p := process.New(process.Config{
 		Authority: m.authority, PortName: m.name, Events: m.events, Audit: audit, Control: live, Log: m.log, Metrics: m.outputs(hooks),
-		New: func(mandate *process.Mandate, events *daemon.Events) (*daemon.Daemon, error) {
+		New: func(mandate *process.Mandate, events *eventlog.Log) (*daemon.Daemon, error) {
 			f, core := live.now()
 			cfg, err := f.daemon(&m, core, mandate, key)
 			if err != nil {

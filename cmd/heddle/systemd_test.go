@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"heddle/daemon"
+	"heddle/daemon/eventlog"
 	"heddle/daemon/process"
 	"heddle/internal/need"
 	"heddle/mad"
@@ -35,7 +36,7 @@ func TestService(t *testing.T) {
 	}
 	p := process.New(process.Config{
 		Authority: &process.Single{Open: func(context.Context) (mad.Transport, error) { return nil, nil }, State: store.NewMemory()},
-		New:       func(*process.Mandate, *daemon.Events) (*daemon.Daemon, error) { return nil, nil },
+		New:       func(*process.Mandate, *eventlog.Log) (*daemon.Daemon, error) { return nil, nil },
 	})
 	ctx, cancel := context.WithCancel(t.Context())
 	go s.run(ctx, p)

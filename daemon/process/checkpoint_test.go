@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"heddle/daemon"
+	"heddle/daemon/eventlog"
 	"heddle/daemon/process"
 	"heddle/ib"
 	"heddle/internal/fabrictest"
@@ -81,7 +82,7 @@ func (a *alone) run(goes bool) (warm bool) {
 		Checkpoints: process.NewCheckpoints(a.dir, st, core.Prefix, core.LMC, log),
 	}
 	up := make(chan struct{}, 1)
-	p := process.New(process.Config{Authority: auth, Log: log, New: func(m *process.Mandate, events *daemon.Events) (*daemon.Daemon, error) {
+	p := process.New(process.Config{Authority: auth, Log: log, New: func(m *process.Mandate, events *eventlog.Log) (*daemon.Daemon, error) {
 		cfg := daemon.Config{
 			Port: m.Port, Core: core, Store: m.Store, Events: events,
 			OnPublish: func(s *subnet.Snapshot) {

@@ -5,12 +5,12 @@ import (
 	"time"
 
 	"heddle/api"
-	"heddle/daemon"
+	"heddle/daemon/eventlog"
 )
 
 // Differing returns what adds to events that settings of this manager and of another one differ, or no longer do. names
 // are those of the settings, and the log is not told of them.
-func Differing(events *daemon.Events) func(address string, names []string) {
+func Differing(events *eventlog.Log) func(address string, names []string) {
 	return func(address string, names []string) {
 		if events == nil {
 			return

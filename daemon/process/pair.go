@@ -15,6 +15,7 @@ import (
 	"heddle/api"
 	"heddle/api/metrics"
 	"heddle/daemon"
+	"heddle/daemon/eventlog"
 	"heddle/replica"
 	"heddle/replica/live"
 	"heddle/sa"
@@ -34,7 +35,7 @@ type PairConfig struct {
 	// snapshot, to this manager's port; nil: they do not move. It runs on a separate goroutine
 	// while this manager is on standby, and before a takeover if that has not ended.
 	Prepare func(*subnet.Snapshot) (*sm.Float, error)
-	Events  *daemon.Events
+	Events  *eventlog.Log
 	// SetActive is called when this manager becomes the active one, or no longer is; may be nil. It
 	// must not block.
 	SetActive func(bool)

@@ -26,6 +26,7 @@ import (
 
 	"heddle/api"
 	"heddle/daemon"
+	"heddle/daemon/eventlog"
 	"heddle/mad"
 	"heddle/sa"
 	"heddle/sm"
@@ -101,11 +102,11 @@ type Mandate struct {
 type Config struct {
 	Authority Authority
 	// New makes the manager of a mandate.
-	New func(m *Mandate, events *daemon.Events) (*daemon.Daemon, error)
+	New func(m *Mandate, events *eventlog.Log) (*daemon.Daemon, error)
 	// PortName is the name of the port, for people.
 	PortName string
 	// Events records the events of all phases; nil: the process has its own.
-	Events *daemon.Events
+	Events *eventlog.Log
 	// Changed is called when a phase has begun; may be nil.
 	Changed func()
 	// Audit keeps the audit log; nil: there is none.
@@ -121,7 +122,7 @@ type Config struct {
 // Process is the outer loop of a program that manages a subnet.
 type Process struct {
 	cfg     Config
-	events  *daemon.Events
+	events  *eventlog.Log
 	started time.Time
 	manager atomic.Pointer[daemon.Daemon] // nil: standby
 	tokens  tokens
@@ -132,7 +133,7 @@ type Process struct {
 
 // New returns a process on standby, which knows the named tokens of the authority's store.
 func New(cfg Config) *Process {
-	p := &Process{cfg: cfg, events: cmp.Or(cfg.Events, daemon.NewEvents()), started: time.Now()}
+	p := &Process{cfg: cfg, events: cmp.Or(cfg.Events, eventlog.New()), started: time.Now()}
 	p.events.SetSpare(true) // until a manager runs
 	p.tokens.follow.Registry = &p.tokens.registry
 	if err := p.tokens.poll(cfg.Authority.Store()); err != nil {

@@ -15,6 +15,7 @@ import (
 
 	"heddle/api"
 	"heddle/daemon"
+	"heddle/daemon/eventlog"
 	"heddle/daemon/process"
 	"heddle/internal/fabrictest"
 	"heddle/mad"
@@ -105,7 +106,7 @@ type rig struct {
 	up  chan *subnet.Snapshot
 	end chan error
 
-	events *daemon.Events
+	events *eventlog.Log
 }
 
 func newRig(t *testing.T) *rig {
@@ -122,8 +123,8 @@ func newRig(t *testing.T) *rig {
 	r.o = &office{give: make(chan *process.Mandate), held: make(chan *process.Mandate, 8), left: make(chan struct{})}
 	r.o.State = store.NewMemory()
 	r.o.ha = api.HA{Mode: "pair", State: "copying", ActiveAt: "other.example", Pair: &api.Pair{PortGUID: "0x1", LID: 9, PeerGUID: "0x2", PeerActive: true}}
-	r.events = daemon.NewEvents()
-	r.p = process.New(process.Config{Authority: r.o, PortName: "test", Events: r.events, New: func(m *process.Mandate, events *daemon.Events) (*daemon.Daemon, error) {
+	r.events = eventlog.New()
+	r.p = process.New(process.Config{Authority: r.o, PortName: "test", Events: r.events, New: func(m *process.Mandate, events *eventlog.Log) (*daemon.Daemon, error) {
 		core, registry := sm.Defaults(), sa.Defaults()
 		core.Engines, core.MaxWindow = auto.Engines(), m.Port.MaxInFlight()
 		m.Configure(&core, &registry)
@@ -269,7 +270,7 @@ func TestSingleEndsWithItsManager(t *testing.T) {
 			Again: func(err error) bool { return errors.Is(err, bad) && opened <= again },
 			State: store.NewMemory(),
 		}
-		p := process.New(process.Config{Authority: s, New: func(*process.Mandate, *daemon.Events) (*daemon.Daemon, error) { return nil, bad }})
+		p := process.New(process.Config{Authority: s, New: func(*process.Mandate, *eventlog.Log) (*daemon.Daemon, error) { return nil, bad }})
 		if err := p.Run(t.Context()); !errors.Is(err, bad) || opened != again+1 {
 			t.Errorf("again %d: %v after %d openings", again, err, opened)
 		}

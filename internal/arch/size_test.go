@@ -42,7 +42,6 @@ var longFiles = map[string]string{
 // largePackages are packages over maxPackageLines.
 var largePackages = map[string]string{
 	"cmd/heddle":       "one file for each command; they share flags, terminal and messages, and no command uses another",
-	"daemon":           "one file for each loop and each question of the API; all of them need the loops' state, and parts with state of their own are packages below it",
 	"lab/experiment":   "a few files for each published experiment; they share networks, beds, settings and claims, which are of no use elsewhere",
 	"route/transition": "the planners of one subject share the mixer of old and new tables; none is of use without it",
 	"sa":               "answers are one pure function over one snapshot, and the registries share its outputs; the wire formats are ib/sa",

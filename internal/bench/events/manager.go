@@ -22,6 +22,7 @@ import (
 
 	"heddle/api"
 	"heddle/daemon"
+	"heddle/daemon/eventlog"
 	"heddle/internal/bench/testbed"
 	"heddle/route/engine/auto"
 	"heddle/sa"
@@ -115,11 +116,11 @@ func (o *Options) run() error {
 		return err
 	}
 	defer port.Close()
-	r, err := ring.OpenLimits(filepath.Join(o.dir, "events"), "events", daemon.EventLimits())
+	r, err := ring.OpenLimits(filepath.Join(o.dir, "events"), "events", eventlog.Limits())
 	if err != nil {
 		return err
 	}
-	events := daemon.OpenEvents(r, "bench")
+	events := eventlog.Open(r, "bench")
 	defer events.Close()
 	if dead, fine, ok := strings.Cut(o.targets, ","); ok {
 		secrets := [][]byte{[]byte("a secret of a benchmark, 32 byte")}
@@ -151,7 +152,7 @@ func (o *Options) run() error {
 
 // adder adds events while it is on. It serves /on, /off and /stat.
 type adder struct {
-	events *daemon.Events
+	events *eventlog.Log
 
 	mu   sync.Mutex
 	on   bool          // guarded by mu

@@ -1,4 +1,6 @@
-package daemon
+// Package eventlog keeps the events of a manager: it numbers them, finds their causes, writes them to a ring
+// on disk, shows them to readers, and logs them.
+package eventlog
 
 import (
 	"cmp"
@@ -25,20 +27,20 @@ const (
 	syncAfter    = time.Second
 )
 
-// EventLimits are those of an event log on disk: at least the newest 100,000 events of 7 days.
-func EventLimits() ring.Limits {
+// Limits are those of an event log on disk: at least the newest 100,000 events of 7 days.
+func Limits() ring.Limits {
 	return ring.Limits{Bytes: 128 << 20, Records: 100_000, Age: 7 * 24 * time.Hour, Reserve: 1 << 16}
 }
 
-// Events keeps events in a ring, numbers them and wakes readers that wait for more. Add never waits
+// Log keeps events in a ring, numbers them and wakes readers that wait for more. Add never waits
 // for a disk: a goroutine writes, while there is something to write. Readers see an event when it is
 // written. It is safe for concurrent use.
-type Events struct {
+type Log struct {
 	ring    *ring.Ring
 	manager string // Event.Manager
 
 	mu      sync.Mutex
-	queue   []entry // not written yet; guarded by mu
+	queue   []Entry // not written yet; guarded by mu
 	lost    uint64  // that found no room in queue since the last batch; guarded by mu
 	busy    bool    // the goroutine runs; guarded by mu
 	spare   bool    // the manager is standby; guarded by mu
@@ -65,35 +67,35 @@ type Events struct {
 	runs    atomic.Uint64 // daemons that had these events
 }
 
-// NewEvents returns Events in memory without any, for the daemons of one process (Config.Events).
-func NewEvents() *Events {
+// New returns a Log in memory without events, for the daemons of one process.
+func New() *Log {
 	r, _ := ring.Open("", "events", memoryBytes) // without a directory it does not fail
-	return OpenEvents(r, "")
+	return Open(r, "")
 }
 
-// OpenEvents returns the events of a ring, which nobody else writes. manager names this manager's
+// Open returns the events of a ring, which nobody else writes. manager names this manager's
 // machine in them.
-func OpenEvents(r *ring.Ring, manager string) *Events {
+func Open(r *ring.Ring, manager string) *Log {
 	idle := make(chan struct{})
 	close(idle)
-	return &Events{
+	return &Log{
 		ring: r, manager: manager, idle: idle, last: r.Last(), more: make(chan struct{}), causes: incident.New(),
 		log: logs.Limit{Most: logs.Most}, audits: logs.Limit{Most: auditMost},
 	}
 }
 
-// entry is an event on its way.
-type entry struct {
-	e    api.Event
-	fact incident.Fact // where it is, for its cause
-	log  *slog.Logger  // nil: it is in the log
+// Entry is an event with all that is known about it.
+type Entry struct {
+	Event api.Event
+	At    incident.Fact // where it is, for its cause
+	Log   *slog.Logger  // logs the event when it is written; nil: it is logged
 }
 
 // Add numbers e and keeps it. Readers see it soon.
-func (r *Events) Add(e api.Event) { r.add(&entry{e: e}) }
+func (r *Log) Add(e api.Event) { r.Record(&Entry{Event: e}) }
 
-// add is Add of an event with all that is known about it.
-func (r *Events) add(x *entry) {
+// Record is Add of an event with all that is known about it.
+func (r *Log) Record(x *Entry) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(r.queue) >= queuedEvents {
@@ -102,19 +104,19 @@ func (r *Events) add(x *entry) {
 		return
 	}
 	r.queue = append(r.queue, *x)
-	r.queue[len(r.queue)-1].e.Spare = r.spare
+	r.queue[len(r.queue)-1].Event.Spare = r.spare
 	r.begin()
 }
 
 // SetSpare says whether events from now on are those of a manager on standby.
-func (r *Events) SetSpare(on bool) {
+func (r *Log) SetSpare(on bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.spare = on
 }
 
 // begin starts the goroutine that writes. The holder of mu calls it.
-func (r *Events) begin() {
+func (r *Log) begin() {
 	if !r.busy {
 		r.busy, r.idle = true, make(chan struct{})
 		go r.write()
@@ -122,7 +124,7 @@ func (r *Events) begin() {
 }
 
 // Flush returns when the events that were added are written, or cannot be.
-func (r *Events) Flush() {
+func (r *Log) Flush() {
 	r.mu.Lock()
 	if r.busy || r.holding {
 		r.flush = true
@@ -134,13 +136,13 @@ func (r *Events) Flush() {
 }
 
 // Close writes what waits, and releases the ring.
-func (r *Events) Close() error {
+func (r *Log) Close() error {
 	r.Flush()
 	return r.ring.Close()
 }
 
 // write writes events until none waits.
-func (r *Events) write() {
+func (r *Log) write() {
 	for {
 		r.mu.Lock()
 		n := min(len(r.queue), batchEvents)
@@ -149,7 +151,7 @@ func (r *Events) write() {
 		release := n == 0 && r.flush
 		r.mu.Unlock()
 		if lost > 0 {
-			batch = append(batch, entry{e: note("error", "events_lost", fmt.Sprintf("%d events came faster than they could be written, and are lost", lost), nil)})
+			batch = append(batch, Entry{Event: note("error", "events_lost", fmt.Sprintf("%d events came faster than they could be written, and are lost", lost), nil)})
 		}
 		r.save(r.compose(batch, time.Now(), release))
 		r.mu.Lock()
@@ -166,7 +168,7 @@ func (r *Events) write() {
 }
 
 // rest ends the goroutine until there are more events, or something is due. The holder of mu calls it.
-func (r *Events) rest() {
+func (r *Log) rest() {
 	r.busy, r.queue = false, nil
 	close(r.idle)
 	due := earlier(r.causes.Due(), earlier(r.log.Due(), r.audits.Due()))
@@ -196,14 +198,14 @@ func note(level, kind, text string, attrs map[string]string) api.Event {
 }
 
 // save writes a batch, shows it to readers, and logs it.
-func (r *Events) save(batch []entry) {
+func (r *Log) save(batch []Entry) {
 	if len(batch) == 0 {
 		return
 	}
 	was := r.failed
 	events := make([]api.Event, len(batch))
 	for i := range batch {
-		events[i] = batch[i].e
+		events[i] = batch[i].Event
 	}
 	list, err := r.append(events)
 	switch {
@@ -223,14 +225,14 @@ func (r *Events) save(batch []entry) {
 	for i := range list {
 		log := r.lastLog
 		if i < len(batch) {
-			log = batch[i].log
+			log = batch[i].Log
 		}
 		r.tell(log, &list[i])
 	}
 }
 
 // append writes events with their numbers to the ring.
-func (r *Events) append(batch []api.Event) ([]api.Event, error) {
+func (r *Log) append(batch []api.Event) ([]api.Event, error) {
 	next := r.ring.Next()
 	records := make([]ring.Record, len(batch))
 	for i := range batch {
@@ -260,12 +262,12 @@ func (r *Events) append(batch []api.Event) ([]api.Event, error) {
 }
 
 // show lets readers see events. The first ones are those of a batch.
-func (r *Events) show(list []api.Event, batch []entry) {
+func (r *Log) show(list []api.Event, batch []Entry) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for i := range batch {
-		if x := &batch[i]; x.e.Kind == kindOpened && x.fact.Subject != "" {
-			r.opened.Note(x.fact.Subject, incident.Opening{Event: list[i].Seq, Cause: list[i].Cause})
+		if x := &batch[i]; x.Event.Kind == KindFindingOpened && x.At.Subject != "" {
+			r.opened.Note(x.At.Subject, incident.Opening{Event: list[i].Seq, Cause: list[i].Cause})
 		}
 	}
 	r.kept = append(r.kept, list...)
@@ -282,11 +284,21 @@ func (r *Events) show(list []api.Event, batch []entry) {
 	r.more = make(chan struct{})
 }
 
-// Health reports whether events cannot be written, and how many were lost because too many waited.
-func (r *Events) Health() (unsaved bool, lost uint64) { return r.unsaved.Load(), r.dropped.Load() }
+// NextRun numbers the daemons that add events, one after the other.
+func (r *Log) NextRun() uint64 { return r.runs.Add(1) }
 
-// newest is the number of events since the start.
-func (r *Events) newest() uint64 {
+// Openings passes to name a function which says with which event a finding opened.
+func (r *Log) Openings(name func(of func(subject string) incident.Opening)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	name(r.opened.Of)
+}
+
+// Health reports whether events cannot be written, and how many were lost because too many waited.
+func (r *Log) Health() (unsaved bool, lost uint64) { return r.unsaved.Load(), r.dropped.Load() }
+
+// Count is the number of events since the start.
+func (r *Log) Count() uint64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.count

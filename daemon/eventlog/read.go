@@ -1,4 +1,4 @@
-package daemon
+package eventlog
 
 import (
 	"encoding/json"
@@ -10,7 +10,7 @@ import (
 
 // Since returns the kept events after number n, oldest first, at most api.EventsPage, and a channel
 // that is closed when there are more.
-func (r *Events) Since(n uint64) ([]api.Event, <-chan struct{}) {
+func (r *Log) Since(n uint64) ([]api.Event, <-chan struct{}) {
 	r.mu.Lock()
 	kept, more, last := r.kept, r.more, r.last
 	if n > last {
@@ -54,12 +54,12 @@ func open(list []api.Event, last uint64, more <-chan struct{}) <-chan struct{} {
 
 // Find returns events that match, oldest first. An error is that of the disk, and comes with those in
 // memory.
-func (r *Events) Find(q api.EventsQuery) (list []api.Event, err error) {
+func (r *Log) Find(q api.EventsQuery) (list []api.Event, err error) {
 	return r.find(q, q.Oldest() || q.Limit == 0)
 }
 
 // find is Find of the oldest events that match, or of the newest.
-func (r *Events) find(q api.EventsQuery, oldest bool) (list []api.Event, err error) {
+func (r *Log) find(q api.EventsQuery, oldest bool) (list []api.Event, err error) {
 	r.mu.Lock()
 	kept, last := r.kept, r.last
 	r.mu.Unlock()
@@ -114,24 +114,24 @@ func (r *Events) find(q api.EventsQuery, oldest bool) (list []api.Event, err err
 }
 
 // Last is the number of the newest event. With ID, After and More it implements webhook.Source.
-func (r *Events) Last() uint64 {
+func (r *Log) Last() uint64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.last
 }
 
 // ID tells the numbers of these events from those of others.
-func (r *Events) ID() string { return r.ring.ID() }
+func (r *Log) ID() string { return r.ring.ID() }
 
 // After returns at most limit events with a greater number, oldest first.
-func (r *Events) After(n uint64, limit int) []api.Event {
+func (r *Log) After(n uint64, limit int) []api.Event {
 	// An error is that of the disk; the events in memory are there all the same.
 	list, _ := r.find(api.EventsQuery{After: n, Limit: limit}, true)
 	return list
 }
 
 // More returns a channel that is closed at the next event.
-func (r *Events) More() <-chan struct{} {
+func (r *Log) More() <-chan struct{} {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.more

@@ -1,4 +1,4 @@
-package daemon
+package eventlog
 
 import (
 	"fmt"
@@ -14,13 +14,13 @@ import (
 	"heddle/store/ring"
 )
 
-func openEvents(t *testing.T, dir string) *Events {
+func openEvents(t *testing.T, dir string) *Log {
 	t.Helper()
-	r, err := ring.OpenLimits(dir, "events", EventLimits())
+	r, err := ring.OpenLimits(dir, "events", Limits())
 	if err != nil {
 		t.Fatal(err)
 	}
-	return OpenEvents(r, "host")
+	return Open(r, "host")
 }
 
 func event(i int) api.Event {
@@ -31,7 +31,7 @@ func event(i int) api.Event {
 }
 
 // follow reads events as a stream does, from a number to the last one.
-func follow(t *testing.T, r *Events, n uint64) (list []api.Event) {
+func follow(t *testing.T, r *Log, n uint64) (list []api.Event) {
 	t.Helper()
 	for {
 		page, more := r.Since(n)
@@ -160,14 +160,14 @@ func TestEventsConcurrent(t *testing.T) {
 // says so; numbers are not used again.
 func TestEventsWithoutDisk(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "events")
-	small := EventLimits()
+	small := Limits()
 	small.Records = 16
-	open := func() *Events {
+	open := func() *Log {
 		rg, err := ring.OpenLimits(dir, "events", small)
 		if err != nil {
 			t.Fatal(err)
 		}
-		return OpenEvents(rg, "host")
+		return Open(rg, "host")
 	}
 	r := open()
 	add := func(n int) {
@@ -226,11 +226,11 @@ func TestSpare(t *testing.T) {
 
 // BenchmarkEventAdd is what an event costs the loop of a core.
 func BenchmarkEventAdd(b *testing.B) {
-	r, err := ring.OpenLimits(b.TempDir(), "events", EventLimits())
+	r, err := ring.OpenLimits(b.TempDir(), "events", Limits())
 	if err != nil {
 		b.Fatal(err)
 	}
-	es := OpenEvents(r, "host")
+	es := Open(r, "host")
 	e := event(1)
 	b.ReportAllocs()
 	for b.Loop() {

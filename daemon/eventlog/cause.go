@@ -1,4 +1,4 @@
-package daemon
+package eventlog
 
 import (
 	"context"
@@ -15,7 +15,7 @@ import (
 
 // compose puts entries together that are one event, and gives each its cause. What is held longer than
 // it may be, or with release everything, is added.
-func (r *Events) compose(batch []entry, now time.Time, release bool) (out []entry) {
+func (r *Log) compose(batch []Entry, now time.Time, release bool) (out []Entry) {
 	next := r.ring.Next()
 	add := func(list []incident.Event) {
 		for i := range list {
@@ -23,12 +23,12 @@ func (r *Events) compose(batch []entry, now time.Time, release bool) (out []entr
 		}
 	}
 	plain := func(e api.Event) {
-		add(r.causes.Step(&incident.Fact{Kind: e.Kind, At: e.Time, Tag: &entry{e: e}}, next+uint64(len(out))))
+		add(r.causes.Step(&incident.Fact{Kind: e.Kind, At: e.Time, Tag: &Entry{Event: e}}, next+uint64(len(out))))
 	}
 	for i := range batch {
 		x := &batch[i]
-		if x.e.Kind == kindAudit {
-			ok, cut := r.audits.Allow(x.e.Kind, now)
+		if x.Event.Kind == kindAudit {
+			ok, cut := r.audits.Allow(x.Event.Kind, now)
 			if cut > 0 {
 				plain(auditsCut(cut))
 			}
@@ -36,8 +36,8 @@ func (r *Events) compose(batch []entry, now time.Time, release bool) (out []entr
 				continue
 			}
 		}
-		f := x.fact
-		f.Kind, f.At, f.Tag = x.e.Kind, x.e.Time, x
+		f := x.At
+		f.Kind, f.At, f.Tag = x.Event.Kind, x.Event.Time, x
 		add(r.causes.Step(&f, next+uint64(len(out))))
 	}
 	for _, c := range r.audits.End(now, release) {
@@ -52,39 +52,42 @@ func (r *Events) compose(batch []entry, now time.Time, release bool) (out []entr
 	return out
 }
 
-// Kinds of events that others than notices have.
-const kindAudit = "audit"
+// Kinds of events that this package treats on its own.
+const (
+	KindFindingOpened = "finding_opened"
+	kindAudit         = "audit"
+)
 
 func auditsCut(n int) api.Event {
 	return note("info", "audit_cut", fmt.Sprintf("%d further requests that were to change something are in the audit log alone: they are too many for the events", n), map[string]string{"count": strconv.Itoa(n)})
 }
 
 // finished is what an event says: that of its first entry, with what was merged into it.
-func finished(v *incident.Event) entry {
-	x := *v.Tag.(*entry)
-	x.e.Cause = v.Cause
+func finished(v *incident.Event) Entry {
+	x := *v.Tag.(*Entry)
+	x.Event.Cause = v.Cause
 	switch {
 	case v.Text != "":
-		x.e.Message = v.Text
+		x.Event.Message = v.Text
 		attrs := map[string]string{"node_guid": v.Node.String(), "links": strconv.Itoa(len(v.Links))}
 		if v.NodeDesc != "" {
 			attrs["node"] = v.NodeDesc
 		}
-		if err := x.e.Attrs["err"]; err != "" {
+		if err := x.Event.Attrs["err"]; err != "" {
 			attrs["err"] = err
 		}
-		x.e.Attrs = attrs
+		x.Event.Attrs = attrs
 		for i := range v.Links {
-			x.e.Links = append(x.e.Links, eventLink(&v.Links[i]))
+			x.Event.Links = append(x.Event.Links, eventLink(&v.Links[i]))
 		}
 		for _, n := range v.Nodes {
-			x.e.Nodes = append(x.e.Nodes, api.EventNode{Node: n.Desc, GUID: n.GUID.String()})
+			x.Event.Nodes = append(x.Event.Nodes, api.EventNode{Node: n.Desc, GUID: n.GUID.String()})
 		}
-		x.e.More = v.More
-	case len(v.Links) == 1 && v.Links[0].Peer != 0 && x.e.Attrs["peer_node_guid"] == "":
+		x.Event.More = v.More
+	case len(v.Links) == 1 && v.Links[0].Peer != 0 && x.Event.Attrs["peer_node_guid"] == "":
 		l := eventLink(&v.Links[0])
-		x.e.Attrs = maps.Clone(x.e.Attrs)
-		x.e.Attrs["peer_node_guid"], x.e.Attrs["peer_node"], x.e.Attrs["peer_port"] = l.PeerGUID, l.Peer, strconv.Itoa(l.PeerPort)
+		x.Event.Attrs = maps.Clone(x.Event.Attrs)
+		x.Event.Attrs["peer_node_guid"], x.Event.Attrs["peer_node"], x.Event.Attrs["peer_port"] = l.PeerGUID, l.Peer, strconv.Itoa(l.PeerPort)
 	}
 	return x
 }
@@ -103,7 +106,7 @@ const auditMost = 300
 var slogLevels = map[string]slog.Level{"debug": slog.LevelDebug, "info": slog.LevelInfo, "warn": slog.LevelWarn, "error": slog.LevelError}
 
 // tell logs an event, if there are not too many of its kind. A log that shows everything has all.
-func (r *Events) tell(log *slog.Logger, e *api.Event) {
+func (r *Log) tell(log *slog.Logger, e *api.Event) {
 	level := slogLevels[e.Level]
 	if log == nil || !log.Enabled(context.Background(), level) {
 		return
