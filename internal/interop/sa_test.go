@@ -223,7 +223,9 @@ func TestSameAnswers(t *testing.T) {
 			manager, client := b.cas[0], b.cas[6]
 			dir, args := opensmFiles(t, 0)
 			// Without QoS it does not read the lane tables, and tells zeros.
-			args = append(args, "-Q", "-l", c.lmc)
+			// It sweeps once: later sweeps of a busy machine take a late answer for a lost node, and OpenSM
+			// does not answer the queries of that node.
+			args = append(args, "-Q", "-l", c.lmc, "-s", "0")
 			osm := start(t, dir, []string{"OSM_TMP_DIR=" + dir, "OSM_CACHE_DIR=" + dir}, heddle,
 				append([]string{"attach", manager + "@" + sock, "--", opensm}, args...)...)
 			osm.await("SUBNET UP", 0, upTime)
