@@ -12,6 +12,8 @@ import (
 	"strings"
 
 	"github.com/goccy/go-yaml"
+
+	"heddle/api/kinds"
 )
 
 // Target is where events are sent.
@@ -78,6 +80,11 @@ func Parse(b []byte, dir string) ([]Target, error) {
 		case "", "info", "warn", "error":
 		default:
 			return fail("level %q: want info, warn or error", t.Level)
+		}
+		for _, k := range t.Kinds {
+			if err := kinds.Check(k); err != nil { // it would match nothing, and nobody would notice
+				return fail("kinds: %w", err)
+			}
 		}
 		if t.Batch < 0 || t.Batch > mostBatch {
 			return fail("batch %d: want 1 to %d events, or 0 for a request for each event", t.Batch, mostBatch)

@@ -11,6 +11,7 @@ import (
 	"maps"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -370,9 +371,23 @@ func TestParse(t *testing.T) {
 		"targets: [{name: a, urll: 'https://example.test'}]",
 		"targets: [{name: a, url: 'https://example.test/KEY', batch: -1, secret-file: s}]",
 		"targets: [{name: a, url: 'https://example.test/KEY', batch: 1001, secret-file: s}]",
+		"targets: [{name: a, url: 'https://example.test/KEY', kinds: [link_down, ''], secret-file: s}]",
 	} {
 		if _, err := Parse([]byte(text), dir); err == nil || strings.Contains(err.Error(), "KEY") {
 			t.Errorf("%s: %v", text, err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(dir, "s"), []byte("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for kind, want := range map[string]string{
+		"link_down": "<nil>", "link_*": "<nil>", "*": "<nil>", "events_saved": "<nil>",
+		"link_dwon": `target 1 ("a"): kinds: kind "link_dwon": there are no such events; did you mean "link_down"?`,
+		"lnik_*":    `target 1 ("a"): kinds: kind "lnik_*": no kind of events begins so; the nearest is "link_up"`,
+	} {
+		_, err := Parse([]byte("targets: [{name: a, url: 'https://example.test', secret-file: s, kinds: [node_*, '"+kind+"']}]"), dir)
+		if got := fmt.Sprint(err); got != want {
+			t.Errorf("kind %s: %s, want %s", kind, got, want)
 		}
 	}
 	for _, text := range []string{"", "whsec_AAAA", "no base64!"} {
@@ -384,7 +399,7 @@ func TestParse(t *testing.T) {
 
 // FuzzParse: a file that is accepted has whole targets.
 func FuzzParse(f *testing.F) {
-	f.Add("targets: [{name: a, url: 'http://127.0.0.1/', secret-file: /dev/null, kinds: [a], level: warn}]")
+	f.Add("targets: [{name: a, url: 'http://127.0.0.1/', secret-file: /dev/null, kinds: [trap], level: warn}]")
 	dir := f.TempDir()
 	f.Fuzz(func(t *testing.T, text string) {
 		list, err := Parse([]byte(text), dir)

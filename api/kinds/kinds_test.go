@@ -18,6 +18,7 @@ var kindSources = []struct {
 }{
 	{".", `"kind", "([a-z_]+)"`},
 	{"daemon", `note\([^"\n]*, "([a-z_]+)"`},
+	{"daemon", `note\("[a-z]+", "([a-z_]+)"`},
 	{"daemon", `\b[kK]ind\w*\s*=\s*"([a-z_]+)"`},
 	{"daemon/process/pair.go", `"(ha_[a-z_]+)"`},
 	{"daemon/process/differ.go", `"(ha_[a-z_]+)"`},

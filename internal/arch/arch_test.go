@@ -167,7 +167,7 @@ var rules = []rule{
 	{"daemon/eventlog", []string{"api", "incident", "logs", "store/ring"}, false, "events are kept, whatever they say"},
 	{"daemon", []string{"daemon/eventlog", "daemon/mailbox", "daemon/recent", "drain", "api/...", "web", "incident", "settings", "shell", "sm", "sa", "sa/holder", "vm", "perf", "perf/findings", "perf/hotspot", "perf/dftree", "congestion", "subnet", "partition", "partition/preview", "qos", "store", "store/journal", "store/backup", "store/ring", "route/...", "mad", "fabric", "fabric/slurm", "ib/...", "internal/version", "fabric/cabling", "logs", "subnet/atlas", "subnet/past", "subnet/wiring"}, false, "the shell of the managers: the caller opens the ports"},
 	{"logs", nil, false, "an edge: the log, to the journal and to syslog servers; whose lines they are does not matter"},
-	{"webhook", []string{"api"}, false, "an edge: events by HTTP to programs; whose events they are is behind an interface"},
+	{"webhook", []string{"api", "api/kinds"}, false, "an edge: events by HTTP to programs; whose events they are is behind an interface"},
 	{"daemon/process", []string{"api", "api/metrics", "daemon", "daemon/eventlog", "shell", "sm", "sa", "vm", "subnet", "subnet/checkpoint", "replica", "replica/live", "replica/wire", "store", "store/journal", "store/backup", "mad", "ib/...", "internal/version", "replica/members", "access", "store/ring"}, false, "the phases of a process: who may run managers is behind an interface"},
 	{"flood", []string{"mad", "ib/..."}, true, "the load generator must work with any SA, so it imports no manager; flood/live runs it"},
 	{"flood/live", []string{"flood", "mad", "ib/..."}, false, "the shell of flood: the caller opens the ports"},
