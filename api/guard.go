@@ -111,16 +111,17 @@ func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	row := g.table.find(r)
+	full := crowded(r)
+	if full {
+		w.Header().Set("Connection", "close")
+	}
 	if code, why := g.denied(r, row, &c, err); code != 0 {
 		g.deny(w, r, &c, row, now, code, why)
 		return
 	}
-	if crowded(r) {
-		w.Header().Set("Connection", "close")
-		if !c.Known && !isProbe(r) {
-			refuse(w, http.StatusServiceUnavailable, "too many connections are open; only health probes and requests with a token are served")
-			return
-		}
+	if full && !c.Known && !isProbe(r) {
+		refuse(w, http.StatusServiceUnavailable, "too many connections are open; only health probes and requests with a token are served")
+		return
 	}
 	limit := int64(maxBody)
 	if row.Body > 0 {
@@ -158,16 +159,12 @@ func (g *guard) serve(w http.ResponseWriter, r *http.Request, c *access.Caller, 
 
 // denied says why a request is refused, by its status and a text; 0: it is not.
 func (g *guard) denied(r *http.Request, row *Route, c *access.Caller, wrong error) (code int, why string) {
-	// On loopback everybody reads, also who shows a token that a manager had before.
-	reads := row != nil && c.Role.May(row.Least)
 	switch {
 	case row != nil && row.Public && web.Has(r.URL.Path):
 		return 0, "" // whatever was shown: browsers send credentials with all requests or with none
-	case errors.Is(wrong, errLimited) && !(reads && errors.Is(wrong, errWrongToken)):
+	case errors.Is(wrong, errLimited):
 		return http.StatusTooManyRequests, wrong.Error()
-	case errors.Is(wrong, access.ErrUnknownToken), errors.Is(wrong, access.ErrExpired), errors.Is(wrong, errNoRole):
-		return http.StatusUnauthorized, wrong.Error()
-	case wrong != nil && !reads:
+	case wrong != nil: // also where everybody reads: a client that signs in must know that it did not
 		return http.StatusUnauthorized, wrong.Error()
 	case c.Role == access.None:
 		return http.StatusUnauthorized, "this address requires a bearer token"
@@ -215,19 +212,13 @@ func tooMany(w http.ResponseWriter, wait time.Duration, why string) {
 
 // Errors of caller.
 var (
-	errWrongToken = errors.New("the token is wrong, or the daemon has made a new one since; or changes require the bearer token from the daemon's token file")
+	errWrongToken = errors.New("the token is not known to this manager: it is wrong, or of before a restart")
+	errScheme     = errors.New("this server takes bearer tokens alone (Authorization: Bearer TOKEN)")
 	errLimited    = errors.New("too many wrong credentials came from this address; wait a minute")
 	errNoRole     = errors.New("the subject of this client certificate has no role: add it to the file of --api-clients")
 )
 
-// limitedError is errLimited for a credential that is not accepted anyway.
-type limitedError struct{ why error }
-
-func (e limitedError) Error() string   { return errLimited.Error() }
-func (e limitedError) Unwrap() []error { return []error{errLimited, e.why} }
-
-// caller is who makes a request. With an error it showed a credential that is not accepted, and is as
-// good as one who showed none.
+// caller is who makes a request. With an error it showed a credential that is not accepted.
 func (g *guard) caller(r *http.Request, now time.Time) (access.Caller, error) {
 	if g.o.AllowWrite {
 		if p, ok := r.Context().Value(peerKey{}).(peer); !ok {
@@ -249,7 +240,7 @@ func (g *guard) caller(r *http.Request, now time.Time) (access.Caller, error) {
 		}
 		return c, err
 	case r.Header.Get("Authorization") != "":
-		return nobody, errWrongToken
+		return nobody, errScheme
 	}
 	if c, err := g.certified(r, now); err != nil || c.Known {
 		if err != nil {
@@ -279,7 +270,7 @@ func (g *guard) bearer(r *http.Request, text string, now time.Time) (access.Call
 		err = errWrongToken
 	}
 	if limited {
-		err = limitedError{err}
+		err = errLimited
 	}
 	return access.Caller{}, err
 }

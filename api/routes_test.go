@@ -116,10 +116,31 @@ func TestEveryRouteHasARole(t *testing.T) {
 	}
 }
 
+// badTokens are credentials that are not accepted: a token of nobody, one of another scheme, and a named
+// one that is not known, was revoked, or has expired in two hours.
+func badTokens(t *testing.T, o *Options) []string {
+	t.Helper()
+	list := []string{"Bearer another token", "Bearer ", "Basic dXNlcjpwYXNz", "Bearer heddle.nobody." + strings.Repeat("A", 43)}
+	for _, n := range []access.NewToken{{Name: "revoked", Role: access.Admin}, {Name: "expired", Role: access.Admin, Expires: time.Now().Add(time.Hour)}} {
+		text, _, err := o.TokenKeeper.CreateToken(n)
+		if err != nil {
+			t.Fatal(err)
+		}
+		list = append(list, "Bearer "+text)
+	}
+	if _, err := o.TokenKeeper.RevokeToken("revoked"); err != nil {
+		t.Fatal(err)
+	}
+	return list
+}
+
 // TestTableOfAccess asks for every path of the table, and for paths that are not in it, with every
-// method and as every caller. Only what the table has reaches a handler.
+// method and as every caller. Only what the table has reaches a handler. Who shows a credential that is
+// not accepted gets 401, also where everybody reads.
 func TestTableOfAccess(t *testing.T) {
 	o, tokens := everything(t)
+	bad := badTokens(t, &o)
+	o.Now = func() time.Time { return time.Now().Add(2 * time.Hour) }
 	var reached string
 	next := newRouter()
 	for _, r := range Routes() {
@@ -166,6 +187,28 @@ func TestTableOfAccess(t *testing.T) {
 					}
 					if !want && (w.Code < 400 || w.Code >= 500) {
 						t.Errorf("%s %s as %v (%s): refused with status %d", method, path, role, server.name, w.Code)
+					}
+				}
+			}
+			refused := http.StatusUnauthorized
+			if method == http.MethodConnect {
+				refused = http.StatusForbidden // it has no Host that this server answers to
+			}
+			for _, credential := range bad {
+				for _, h := range []http.Handler{h, closed} {
+					r := httptest.NewRequest(method, "http://127.0.0.1"+path, nil)
+					r.Header.Set("Authorization", credential)
+					r.RemoteAddr = fmt.Sprintf("127.%d.%d.1:9", asked>>8, asked&255) // below the limit of failures
+					reached = ""
+					w := httptest.NewRecorder()
+					h.ServeHTTP(w, r)
+					asked++
+					if row != nil && row.Public && path == "/" {
+						if reached == "" {
+							t.Errorf("%s %s with %q: status %d for a file of the page", method, path, credential, w.Code)
+						}
+					} else if reached != "" || w.Code != refused || (refused == http.StatusUnauthorized) != (w.Header().Get("WWW-Authenticate") != "") {
+						t.Errorf("%s %s with %q: reached %q, status %d, want %d", method, path, credential, reached, w.Code, refused)
 					}
 				}
 			}

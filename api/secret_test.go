@@ -21,7 +21,7 @@ func TestSecrets(t *testing.T) {
 		readable int
 	}{
 		{"no token", Options{Token: write}, "", false, 401, 200},
-		{"a wrong token", Options{Token: write}, "x" + write, false, 401, 200},
+		{"a wrong token", Options{Token: write}, "x" + write, false, 401, 401},
 		{"no token is configured", Options{}, "", false, 401, 200},
 		{"the token", Options{Token: write}, write, true, 200, 200},
 		{"the token to read", Options{Token: write, ReadToken: read}, read, true, 403, 200},

@@ -213,7 +213,7 @@ func TestHeldConnections(t *testing.T) {
 		for _, c := range []struct {
 			path, token string
 			want        int
-		}{{"/healthz", "", 200}, {"/readyz", "", 200}, {"/v1/status", "", 503}, {"/v1/status", token, 200}, {"/v1/status", "x" + token, 503}} {
+		}{{"/healthz", "", 200}, {"/readyz", "", 200}, {"/v1/status", "", 503}, {"/v1/status", token, 200}, {"/v1/status", "x" + token, 401}} {
 			if code := get(c.path, c.token); code != c.want {
 				t.Errorf("%d connections are held: %s, token %v: %d, want %d", len(held), c.path, c.token != "", code, c.want)
 			}

@@ -156,6 +156,7 @@ func (o *ctlOptions) ask(cmd *cobra.Command, method, path string, body any, show
 // located is the API of a manager.
 type located struct {
 	addr, base, token string
+	found             string // the file of the token, unless the user named it
 	transport         *http.Transport
 }
 
@@ -194,6 +195,9 @@ func (o *place) locate() (m located, err error) {
 	}
 	if found == "" {
 		found = tokenPath(addr)
+	}
+	if o.tokenFile == "" {
+		m.found = found
 	}
 	m.token, err = readToken(found, o.tokenFile)
 	return m, err
@@ -281,7 +285,11 @@ func (m located) request(ctx context.Context, method, path string, body any, lim
 	if err != nil {
 		return nil, fmt.Errorf("reading the response of the manager at %s: %w", m.addr, err)
 	}
-	return nil, &refusal{resp.StatusCode, fmt.Sprintf("the manager at %s says %s: %s", m.addr, resp.Status, problem(answer))}
+	text := fmt.Sprintf("the manager at %s says %s: %s", m.addr, resp.Status, problem(answer))
+	if resp.StatusCode == http.StatusUnauthorized && m.token != "" && m.found != "" {
+		text += fmt.Sprintf("\nThe token is that of %s: if a daemon that has ended left this file, remove it.", m.found)
+	}
+	return nil, &refusal{resp.StatusCode, text}
 }
 
 // refusal is the answer of a manager that did not do what it was asked for.

@@ -15,7 +15,7 @@ import (
 )
 
 // TestPageOfStaleTab: a tab whose manager goes away says since when, and that what it shows is of then.
-// When a manager is there again, it says so, shows all anew, and that its token is not valid any more.
+// When a manager is there again, it says so, shows all anew, and says that its token is not valid any more.
 func TestPageOfStaleTab(t *testing.T) {
 	b := openBrowser(t)
 	dir := t.TempDir()
@@ -37,7 +37,7 @@ func TestPageOfStaleTab(t *testing.T) {
 	b.axe("a tab whose manager is away")
 	b.picture("away")
 	run(7)
-	b.awaitMatch(`The manager responds again. It was started at [0-9:]{8}; all is shown anew. You were signed out: your token was of before.`)
+	b.awaitMatch(`The manager responds again. It was started at [0-9:]{8}; all is shown anew. You were signed out: the token is not valid any more.`)
 	b.awaitText("Rows 1 to 8 of 8")
 	b.awaitText("Sign in")
 	b.picture("again")

@@ -110,8 +110,7 @@ function signIn(why) {
     token = d.returnValue === 'ok' ? text : '';
     try {
       await identify();
-      // Where reading is open, a wrong token makes nobody of its bearer.
-      if (token && (role === 'none' || caller === 'anonymous')) throw new Error('the token is not accepted');
+      if (token && role === 'none') throw new Error('the token is not accepted');
     } catch (e) {
       token = before;
       await identify();
@@ -265,24 +264,31 @@ function badge(id, text, kind) {
   $(id).className = `badge ${kind}`;
 }
 
+const signedOut = 'You were signed out: the token is not valid any more.';
 async function refresh() {
-  let s, h;
+  const before = role;
+  let s, h, out = '';
   try {
-    s = await request('GET', 'v1/status');
+    s = await request('GET', 'v1/status').catch(async e => {
+      if (e.status !== 401 || !token) throw e;
+      forget(); // it was revoked, has expired, or is the daemon's of before a restart
+      await identify();
+      if (role === 'none') throw e;
+      out = signedOut;
+      return request('GET', 'v1/status');
+    });
     h = await request('GET', 'v1/ha');
   } catch (e) {
     if (e.status === 401 || e.status === 403) {
       responds();
-      const before = role;
       if (role !== 'tenant') await identify();
       badge('state', '–', '');
       badge('up', role === 'tenant' ? 'tenant' : 'sign in', 'warn');
       replace($('summary'), e.message);
-      if (role === 'none' && before !== 'none') { // its token was revoked, or has expired
+      if (role === 'none' && before !== 'none') {
         forget();
-        await identify();
         route(true);
-        notice('You were signed out: the token is not valid any more.');
+        notice(signedOut);
       }
       return;
     }
@@ -300,7 +306,7 @@ async function refresh() {
   const was = status;
   status = s;
   ha = h;
-  await renewed(was);
+  await renewed(was, out);
   const active = pair(h);
   document.body.classList.toggle('standby', !active); // a standby knows nothing of the subnet
   if (spare !== !active) { // views are of an active manager
@@ -329,21 +335,21 @@ function responds() {
   trouble('');
 }
 
-// renewed shows anew what belongs to another run of the manager: its numbers begin anew.
-async function renewed(was) {
+// renewed shows anew what belongs to another run of the manager, whose numbers begin anew, or to a user
+// who was signed out, as the text out says.
+async function renewed(was, out) {
   const silent = Boolean(lost);
   responds();
-  if (!was || was.started === status.started) return;
+  const again = was && was.started !== status.started;
+  if (!again && !out) return;
   await identify();
-  let out = '';
-  if (token && caller === 'anonymous') { // the daemon's token is another one at each start
-    forget();
-    await identify();
-    out = ' You were signed out: your token was of before.';
-  }
   restart();
   route(true);
-  const text = `${silent ? 'The manager responds again. It' : 'The manager'} was started at ${clock(status.started)}; all is shown anew.${out}`;
+  if (!again) {
+    notice(out);
+    return;
+  }
+  const text = `${silent ? 'The manager responds again. It' : 'The manager'} was started at ${clock(status.started)}; all is shown anew.${out && ` ${out}`}`;
   if (was.version === status.version) notice(text);
   else notice(`${text} It is version ${status.version}, this page of ${was.version}: `, button('Load the page anew', () => location.reload()));
 }
