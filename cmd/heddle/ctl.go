@@ -121,6 +121,7 @@ type ctlOptions struct {
 type place struct {
 	addr, tokenFile string
 	ca, cert, key   string // files, for https
+	match           string // the revision that a change is for; empty: any
 }
 
 // registerPlace adds the flags of where the manager is.
@@ -157,6 +158,7 @@ func (o *ctlOptions) ask(cmd *cobra.Command, method, path string, body any, show
 type located struct {
 	addr, base, token string
 	found             string // the file of the token, unless the user named it
+	match             string // of If-Match
 	transport         *http.Transport
 }
 
@@ -235,6 +237,7 @@ func (o *place) call(ctx context.Context, method, path string, body any) ([]byte
 	if err != nil {
 		return nil, err
 	}
+	m.match = o.match
 	resp, err := m.request(ctx, method, path, body, maxWait+10*time.Second)
 	if err != nil {
 		return nil, err
@@ -264,6 +267,9 @@ func (m located) request(ctx context.Context, method, path string, body any, lim
 	}
 	if body != nil {
 		req.Header.Set("Content-Type", "application/json")
+	}
+	if m.match != "" {
+		req.Header.Set("If-Match", `"`+m.match+`"`)
 	}
 	if m.token != "" {
 		req.Header.Set("Authorization", "Bearer "+m.token)

@@ -25,7 +25,11 @@ and whether all ports have acknowledged theirs.
 
 A partition is named by its name or its P_Key. A member is a port GUID with 0x, the
 description of a node (NODE:PORT if it has several ports in the subnet), or a class of
-ports: ALL, ALL_CAS, ALL_SWITCHES, ALL_ROUTERS, SELF.`
+ports: ALL, ALL_CAS, ALL_SWITCHES, ALL_ROUTERS, SELF.
+
+The revision names the current configuration. With --if-match REVISION a change is
+refused if somebody else has changed the partitions since, so that two operators do
+not overwrite each other's changes.`
 	var o ctlOptions
 	show := &cobra.Command{
 		Use:   "show",
@@ -64,21 +68,41 @@ type partitionChange struct {
 
 func (o *partitionChange) register(c *cobra.Command) {
 	c.Flags().BoolVar(&o.dry, "dry-run", false, "say what it would change, and change nothing")
+	c.Flags().StringVar(&o.match, "if-match", "", "make the change only if the partitions still have this `REVISION`, which 'heddle ctl partitions' and --dry-run print")
 	o.ctlOptions.register(c)
 }
 
-// change makes a change of partitions, or asks what it would do.
-func (o *partitionChange) change(cmd *cobra.Command, method, path string, body any) error {
+// change makes a change of partitions, or asks what it would do. Without show it prints the plan.
+func (o *partitionChange) change(cmd *cobra.Command, method, path string, body any, show func(io.Writer, []byte) error) error {
+	if o.match == "" && cmd.Flags().Changed("if-match") { // a variable of a script that is empty
+		return usagef("--if-match is empty: want the revision that 'heddle ctl partitions' prints")
+	}
 	if o.dry {
 		path += "?dry_run=true"
 	}
-	return o.ask(cmd, method, path, body, func(w io.Writer, body []byte) error {
-		var p api.PartitionPlan
-		if err := json.Unmarshal(body, &p); err != nil {
-			return err
-		}
-		return printPartitionPlan(w, &p)
-	})
+	if o.dry || show == nil {
+		show = showPartitionPlan
+	}
+	return o.ask(cmd, method, path, body, show)
+}
+
+// showPartitionPlan prints the answer to a change: a plan, or partitions with one.
+func showPartitionPlan(w io.Writer, body []byte) error {
+	var all api.Partitions
+	var p api.PartitionPlan
+	err := json.Unmarshal(body, &all)
+	if err == nil && all.Plan != nil {
+		p = *all.Plan
+	} else {
+		err = json.Unmarshal(body, &p)
+	}
+	if err != nil {
+		return err
+	}
+	if err = printPartitionPlan(w, &p); err == nil && !p.Applied && len(p.Change) > 0 {
+		_, err = fmt.Fprintf(w, "to make this change only if no other one comes first, give --if-match %s\n", plain(p.Revision))
+	}
+	return err
 }
 
 func partitionsApply() *cobra.Command {
@@ -93,7 +117,7 @@ shows when all ports have acknowledged. With --dry-run it says which ports would
 lose or change which memberships, what would be written, and which multicast groups and
 virtual machines that concerns.`,
 		Example: `  heddle ctl partitions apply partitions.conf --dry-run
-  heddle ctl partitions apply partitions.conf`,
+  heddle ctl partitions apply partitions.conf --if-match 5e1fd2e0a1b6c7d8`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) != 1 {
 				return usagef("partitions apply: want one file")
@@ -120,19 +144,7 @@ virtual machines that concerns.`,
 				return fmt.Errorf("%s: larger than the limit of %d bytes", name, partition.MaxFile)
 			}
 			body := map[string]string{"name": name, "config": string(b)}
-			if !o.dry {
-				return o.ask(cmd, http.MethodPut, "/v1/partitions", body, printPartitions)
-			}
-			return o.ask(cmd, http.MethodPut, "/v1/partitions?dry_run=true", body, func(w io.Writer, body []byte) error {
-				var p api.Partitions
-				if err := json.Unmarshal(body, &p); err != nil {
-					return err
-				}
-				if p.Plan == nil {
-					return fmt.Errorf("the manager's answer has no plan")
-				}
-				return printPartitionPlan(w, p.Plan)
-			})
+			return o.change(cmd, http.MethodPut, "/v1/partitions", body, printPartitions)
 		},
 	}
 	o.register(c)
@@ -173,7 +185,7 @@ applies it again.`,
   heddle ctl partitions add-member 0x0005 0x0002c90300a1b2c3`,
 		Args: wantArgs(2, "a partition and a member: its port GUID, NODE, NODE:PORT or a class of ports"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return o.change(cmd, http.MethodPut, memberPath(args[0], args[1]), map[string]string{"membership": as})
+			return o.change(cmd, http.MethodPut, memberPath(args[0], args[1]), map[string]string{"membership": as}, nil)
 		},
 	}
 	c.Flags().StringVar(&as, "as", "limited", "`MEMBERSHIP`: full, limited or both")
@@ -191,7 +203,7 @@ class of ports stays one by that. The last member goes with its partition ('dele
 		Example: `  heddle ctl partitions remove-member tenant-a host-7 --dry-run`,
 		Args:    wantArgs(2, "a partition and a member: its port GUID, NODE, NODE:PORT or a class of ports"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return o.change(cmd, http.MethodDelete, memberPath(args[0], args[1]), nil)
+			return o.change(cmd, http.MethodDelete, memberPath(args[0], args[1]), nil, nil)
 		},
 	}
 	o.register(c)
@@ -223,7 +235,7 @@ func partitionsCreate() *cobra.Command {
 				}
 				n.Members = append(n.Members, m)
 			}
-			return o.change(cmd, http.MethodPost, "/v1/partitions", &n)
+			return o.change(cmd, http.MethodPost, "/v1/partitions", &n, nil)
 		},
 	}
 	c.Flags().StringVar(&n.PKey, "pkey", "", "`P_KEY`, 0x0001 to 0x7ffe (default: the lowest that is free)")
@@ -243,7 +255,7 @@ add stay. Another partition receives the P_Key when all ports have lost it.`,
 		Example: `  heddle ctl partitions delete tenant-a --dry-run`,
 		Args:    wantArgs(1, "a partition, by its name or P_Key"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return o.change(cmd, http.MethodDelete, partitionPath(args[0]), nil)
+			return o.change(cmd, http.MethodDelete, partitionPath(args[0]), nil, nil)
 		},
 	}
 	o.register(c)
@@ -265,6 +277,9 @@ func printPartitions(w io.Writer, body []byte) error {
 	}
 	if err := t.Flush(); err != nil {
 		return err
+	}
+	if p.Revision != "" {
+		fmt.Fprintf(w, "revision %s, for --if-match of a change\n", plain(p.Revision))
 	}
 	fmt.Fprintln(w, carriedOut(&api.PartitionStatus{Settled: p.Settled, Pending: p.Pending}))
 	if len(p.Quarantined) > 0 {
