@@ -18,7 +18,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -391,28 +390,14 @@ func carriedOut(p *api.PartitionStatus) string {
 }
 
 func printNodes(w io.Writer, body []byte) error {
-	var nodes []api.Node
-	if err := json.Unmarshal(body, &nodes); err != nil {
-		return err
-	}
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "GUID\tTYPE\tPORTS\tLID\tDESCRIPTION\tSTATE\tPATH")
-	for _, n := range nodes {
+	return printList(w, body, "no nodes: this manager has not read the fabric; 'heddle ctl status' shows its state", "GUID\tTYPE\tPORTS\tLID\tDESCRIPTION\tSTATE\tPATH", func(t io.Writer, n *api.Node) {
 		fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%s\t%s\t%s\n", n.GUID, n.Type, n.Ports, n.LID, plain(n.Description), n.State, n.Path)
-	}
-	return t.Flush()
+	})
 }
 
 func printLinks(w io.Writer, body []byte) error {
-	var links []api.Link
-	if err := json.Unmarshal(body, &links); err != nil {
-		return err
-	}
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "FROM\tPORT\tTO\tPORT\tWIDTH\tSPEED\tMTU\tVLS\tSTATE")
-	for _, l := range links {
+	return printList(w, body, "no links", "FROM\tPORT\tTO\tPORT\tWIDTH\tSPEED\tMTU\tVLS\tSTATE", func(t io.Writer, l *api.Link) {
 		fmt.Fprintf(t, "%s\t%d\t%s\t%d\t%s\t%s\t%d\t%d\t%s\n", plain(l.A.Description), l.A.Port, plain(l.B.Description), l.B.Port,
 			l.Width, l.Speed, l.MTU, l.VLs, l.State)
-	}
-	return t.Flush()
+	})
 }

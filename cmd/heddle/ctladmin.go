@@ -84,20 +84,13 @@ func printPath(w io.Writer, body []byte) error {
 }
 
 func printGroups(w io.Writer, body []byte) error {
-	var groups []api.Group
-	if err := json.Unmarshal(body, &groups); err != nil {
-		return err
-	}
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "MGID\tMLID\tP_KEY\tMTU\tRATE\tSL\tMEMBERS")
-	for _, g := range groups {
+	return printList(w, body, "no multicast groups", "MGID\tMLID\tP_KEY\tMTU\tRATE\tSL\tMEMBERS", func(t io.Writer, g *api.Group) {
 		n := fmt.Sprint(len(g.Members))
 		if g.WellKnown {
 			n += " (permanent)"
 		}
 		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%s\t%d\t%s\n", g.MGID, g.MLID, g.PKey, g.MTU, g.Rate, g.SL, n)
-	}
-	return t.Flush()
+	})
 }
 
 func printSignals(w io.Writer, body []byte) error {
@@ -129,30 +122,17 @@ func printSignals(w io.Writer, body []byte) error {
 }
 
 func printServices(w io.Writer, body []byte) error {
-	var list []api.Service
-	if err := json.Unmarshal(body, &list); err != nil {
-		return err
-	}
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "SERVICE\tNAME\tGID\tP_KEY\tLEASE")
-	for _, s := range list {
+	return printList(w, body, "no services", "SERVICE\tNAME\tGID\tP_KEY\tLEASE", func(t io.Writer, s *api.Service) {
 		lease := fmt.Sprintf("%d s", s.Lease)
 		if s.Lease == 1<<32-1 {
 			lease = "forever"
 		}
 		fmt.Fprintf(t, "%s\t%q\t%s\t%s\t%s\n", s.ID, s.Name, s.GID, s.PKey, lease)
-	}
-	return t.Flush()
+	})
 }
 
 func printSubscriptions(w io.Writer, body []byte) error {
-	var list []api.Subscription
-	if err := json.Unmarshal(body, &list); err != nil {
-		return err
-	}
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "SUBSCRIBER\tLID\tQP\tTRAP\tTYPE\tABOUT")
-	for _, s := range list {
+	return printList(w, body, "no subscriptions", "SUBSCRIBER\tLID\tQP\tTRAP\tTYPE\tABOUT", func(t io.Writer, s *api.Subscription) {
 		all := func(v, wild int) string {
 			if v == wild {
 				return "all"
@@ -160,6 +140,5 @@ func printSubscriptions(w io.Writer, body []byte) error {
 			return fmt.Sprint(v)
 		}
 		fmt.Fprintf(t, "%s\t%d\t%d\t%s\t%s\t%s\n", s.GID, s.LID, s.QP, all(s.Trap, 0xFFFF), all(s.Type, 0xFFFF), s.Source)
-	}
-	return t.Flush()
+	})
 }

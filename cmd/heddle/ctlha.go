@@ -286,18 +286,7 @@ func ago(seconds float64) string {
 }
 
 func printForks(w io.Writer, body []byte) error {
-	var list []api.Fork
-	if err := json.Unmarshal(body, &list); err != nil {
-		return err
-	}
-	if len(list) == 0 {
-		_, err := fmt.Fprintln(w, "none")
-		return err
-	}
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "WRITTEN\tENTRIES\tFROM\tTO\tFILE")
-	for _, f := range list {
+	return printList(w, body, "no changes were put aside", "WRITTEN\tENTRIES\tFROM\tTO\tFILE", func(t io.Writer, f *api.Fork) {
 		fmt.Fprintf(t, "%s\t%d\t%s\t%s\t%s\n", f.Time.Local().Format(time.DateTime), f.Entries, f.First, f.Last, plain(f.File))
-	}
-	return t.Flush()
+	})
 }

@@ -270,12 +270,10 @@ func printPartitions(w io.Writer, body []byte) error {
 	for _, s := range p.Warnings {
 		fmt.Fprintf(w, "note: %s\n", s)
 	}
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "NAME\tP_KEY\tFULL\tLIMITED\tGROUPS")
-	for _, x := range p.Partitions {
+	err := printTable(w, p.Partitions, "no partitions", "NAME\tP_KEY\tFULL\tLIMITED\tGROUPS", func(t io.Writer, x *api.Partition) {
 		fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%s\n", x.Name, x.PKey, x.Full, x.Limited, strings.Join(x.Groups, " "))
-	}
-	if err := t.Flush(); err != nil {
+	})
+	if err != nil {
 		return err
 	}
 	if p.Revision != "" {
@@ -293,10 +291,7 @@ func printMembers(w io.Writer, body []byte) error {
 	if err := json.Unmarshal(body, &x); err != nil {
 		return err
 	}
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "MEMBER\tMEMBERSHIP\tNODE\tNOTE")
-	for i := range x.Rows {
-		m := &x.Rows[i]
+	err := printTable(w, x.Rows, "the partition has no members", "MEMBER\tMEMBERSHIP\tNODE\tNOTE", func(t io.Writer, m *api.PartitionMember) {
 		node, note := "-", ""
 		if m.Node != "" {
 			node = fmt.Sprintf("%s port %d", plain(m.Node), m.Port)
@@ -310,8 +305,8 @@ func printMembers(w io.Writer, body []byte) error {
 			note = "not on the fabric"
 		}
 		fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", m.Member, m.Membership, node, note)
-	}
-	if err := t.Flush(); err != nil {
+	})
+	if err != nil {
 		return err
 	}
 	if more := x.Matched - len(x.Rows); more > 0 {

@@ -8,7 +8,6 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -187,13 +186,7 @@ func printRoutePlan(w io.Writer, body []byte) error {
 }
 
 func printPortActions(w io.Writer, body []byte) error {
-	var list []api.PortAction
-	if err := json.Unmarshal(body, &list); err != nil {
-		return err
-	}
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "ACTION\tPORT\tPEER\tSINCE\tUNTIL\tENTRIES\tDISABLED\tBY\tWHY")
-	for _, p := range list {
+	return printList(w, body, "no link is drained or isolated", "ACTION\tPORT\tPEER\tSINCE\tUNTIL\tENTRIES\tDISABLED\tBY\tWHY", func(t io.Writer, p *api.PortAction) {
 		until := "restored"
 		if p.Until != nil {
 			until = moment(*p.Until)
@@ -207,6 +200,5 @@ func printPortActions(w io.Writer, body []byte) error {
 		}
 		fmt.Fprintf(t, "%s\t%s:%d\t%s:%d\t%s\t%s\t%d\t%s\t%s\t%s\n", p.Action, plain(p.Description), p.Port, plain(p.PeerDescription), p.PeerPort,
 			moment(p.Since), until, p.Entries, disabled, plain(p.By), plain(p.Why))
-	}
-	return t.Flush()
+	})
 }

@@ -1,11 +1,9 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"heddle/api"
@@ -21,17 +19,7 @@ func riskText(r *api.Risk) string {
 }
 
 func printRepairs(w io.Writer, body []byte) error {
-	var list []api.Repair
-	if err := json.Unmarshal(body, &list); err != nil {
-		return err
-	}
-	if len(list) == 0 {
-		_, err := fmt.Fprintln(w, "no fault has broken a pair since the manager started")
-		return err
-	}
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "TIME\tBROKEN\tLATE\tLEFT\tSECONDS\tSTAGES\tDRAINS\tPOLICY\tRISK\tLOST")
-	for _, r := range list {
+	return printList(w, body, "no fault has broken a pair since the manager started", "TIME\tBROKEN\tLATE\tLEFT\tSECONDS\tSTAGES\tDRAINS\tPOLICY\tRISK\tLOST", func(t io.Writer, r *api.Repair) {
 		risk, drains := "-", "-"
 		if r.Risk != nil {
 			risk = "cycle"
@@ -40,9 +28,8 @@ func printRepairs(w io.Writer, body []byte) error {
 			drains = fmt.Sprintf("%d (%.3g s)", r.Drains, r.DrainSeconds)
 		}
 		fmt.Fprintf(t, "%s\t%d\t%d\t%d\t%.4f\t%d\t%s\t%s\t%s\t%s\n", r.Time.Local().Format(time.DateTime),
-			r.Broken, r.Late, r.Left, r.Seconds, r.Stages, drains, r.Policy, risk, plain(lostText(&r)))
-	}
-	return t.Flush()
+			r.Broken, r.Late, r.Left, r.Seconds, r.Stages, drains, r.Policy, risk, plain(lostText(r)))
+	})
 }
 
 // lostText names the lost links, or the cause of the sweep if they are unknown.

@@ -1,11 +1,9 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -24,18 +22,7 @@ the rejected engines.`
 
 // printSweeps is a table of sweeps.
 func printSweeps(w io.Writer, body []byte) error {
-	var list []api.Sweep
-	if err := json.Unmarshal(body, &list); err != nil {
-		return err
-	}
-	if len(list) == 0 {
-		_, err := fmt.Fprintln(w, "no sweep since the manager started")
-		return err
-	}
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "TIME\tSECONDS\tSMPS\tLFT\tMFT\tPORTS SET\tENGINE\tPROBLEMS\tREAD\tCAUSE")
-	for i := range list {
-		s := &list[i]
+	return printList(w, body, "no sweep since the manager started", "TIME\tSECONDS\tSMPS\tLFT\tMFT\tPORTS SET\tENGINE\tPROBLEMS\tREAD\tCAUSE", func(t io.Writer, s *api.Sweep) {
 		read := "all"
 		switch {
 		case s.BrokenOff:
@@ -45,6 +32,5 @@ func printSweeps(w io.Writer, body []byte) error {
 		}
 		fmt.Fprintf(t, "%s\t%.4f\t%d\t%d\t%d\t%d\t%s\t%d\t%s\t%s\n", s.Time.Local().Format(time.DateTime), s.Seconds, s.SMPs,
 			s.BlocksSent, s.GroupBlocks, s.PortSets, s.Engine, s.Problems, read, plain(s.Reason))
-	}
-	return t.Flush()
+	})
 }

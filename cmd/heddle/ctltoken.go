@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -99,13 +98,7 @@ within a second while the two are paired. Its event streams end.`,
 }
 
 func printTokens(w io.Writer, body []byte) error {
-	var list []api.Token
-	if err := json.Unmarshal(body, &list); err != nil {
-		return err
-	}
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "NAME\tROLE\tSCOPE\tCREATED\tBY\tEXPIRES\tLAST USED")
-	for _, x := range list {
+	return printList(w, body, "no named tokens: 'heddle ctl token create' makes one", "NAME\tROLE\tSCOPE\tCREATED\tBY\tEXPIRES\tLAST USED", func(t io.Writer, x *api.Token) {
 		scope := "-"
 		if x.Prefix != "" {
 			scope = strings.Join(append([]string{x.Prefix}, x.PKeys...), " ")
@@ -115,8 +108,7 @@ func printTokens(w io.Writer, body []byte) error {
 			expires += " (over)"
 		}
 		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", x.Name, x.Role, scope, moment(x.Created), plain(x.By), expires, moment(x.Used))
-	}
-	return t.Flush()
+	})
 }
 
 // moment is a time, or - for none.
@@ -184,6 +176,7 @@ func sinceTime(s string, now time.Time) (time.Time, error) {
 // printAudit reads all pages.
 func printAudit(cmd *cobra.Command, o *ctlOptions, since time.Time, after uint64) error {
 	all := api.Audit{Entries: []access.Entry{}}
+	shown := 0
 	for {
 		q := url.Values{"after": {fmt.Sprint(after)}, "limit": {"10000"}}
 		if !since.IsZero() {
@@ -202,12 +195,17 @@ func printAudit(cmd *cobra.Command, o *ctlOptions, since time.Time, after uint64
 		} else if err := showAudit(cmd.OutOrStdout(), page.Entries); err != nil {
 			return err
 		}
+		shown += len(page.Entries)
 		if after = page.Next; after == 0 {
 			break
 		}
 	}
 	if o.asJSON {
 		return printJSON(cmd.OutOrStdout(), all.Entries)
+	}
+	if shown == 0 { // where 'events' says so
+		_, err := fmt.Fprintln(cmd.ErrOrStderr(), "no entry of the audit log matches")
+		return err
 	}
 	return nil
 }

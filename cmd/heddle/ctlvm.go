@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -334,7 +335,11 @@ func vmList() *cobra.Command {
 			if o.asJSON {
 				return printJSON(cmd.OutOrStdout(), all)
 			}
-			return printVMs(cmd.OutOrStdout(), all.VMs)
+			none := "no interfaces of virtual machines"
+			if f != (api.VMFilter{}) {
+				none = "no interface matches"
+			}
+			return printVMs(cmd.OutOrStdout(), all.VMs, none)
 		},
 	}
 	c.Flags().StringVar(&f.State, "state", "", "only those that are `STATE`: created, attached, migrating or detached")
@@ -404,11 +409,8 @@ func keysText(v *api.VM) string {
 	return strings.Join(out, " ")
 }
 
-func printVMs(w io.Writer, list []api.VM) error {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "NAME\tSTATE\tAT\tGUID\tLID\tP_KEYS\tPLACEMENT")
-	for i := range list {
-		v := &list[i]
+func printVMs(w io.Writer, list []api.VM, none string) error {
+	return printTable(w, list, none, "NAME\tSTATE\tAT\tGUID\tLID\tP_KEYS\tPLACEMENT", func(t io.Writer, v *api.VM) {
 		placement := v.Placement
 		if placement == "none" {
 			placement = "-"
@@ -416,13 +418,9 @@ func printVMs(w io.Writer, list []api.VM) error {
 		if v.Reason != "" {
 			placement += ": " + plain(v.Reason)
 		}
-		guid := v.GUID
-		if guid == "" {
-			guid = "-"
-		}
+		guid := cmp.Or(v.GUID, "-")
 		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", v.Name, v.State, where(v), guid, lidText(v), keysText(v), placement)
-	}
-	return t.Flush()
+	})
 }
 
 func printVM(w io.Writer, body []byte) error {
@@ -485,33 +483,19 @@ func printPools(w io.Writer, body []byte) error {
 }
 
 func printHypervisors(w io.Writer, body []byte) error {
-	var list []api.Hypervisor
-	if err := json.Unmarshal(body, &list); err != nil {
-		return err
-	}
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "PORT GUID\tNODE\tPORT\tLID\tSTATE\tMODEL\tFUNCTIONS\tUSED\tVPORTS")
-	for _, h := range list {
+	return printList(w, body, "no hypervisors", "PORT GUID\tNODE\tPORT\tLID\tSTATE\tMODEL\tFUNCTIONS\tUSED\tVPORTS", func(t io.Writer, h *api.Hypervisor) {
 		fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%s\t%s\t%d\t%d\t%d\n", h.PortGUID, plain(h.Description), h.Port, h.LID, h.State, h.Model, h.Functions, h.Used, h.VPorts)
-	}
-	return t.Flush()
+	})
 }
 
 func printVPorts(w io.Writer, body []byte) error {
-	var list []api.VPort
-	if err := json.Unmarshal(body, &list); err != nil {
-		return err
-	}
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "GUID\tNODE\tPORT\tINDEX\tLID\tSTATE\tP_KEYS\tDESCRIPTION")
-	for _, p := range list {
+	return printList(w, body, "no virtual ports", "GUID\tNODE\tPORT\tINDEX\tLID\tSTATE\tP_KEYS\tDESCRIPTION", func(t io.Writer, p *api.VPort) {
 		lid := fmt.Sprintf("%d shared", p.LID)
 		if p.OwnLID {
 			lid = fmt.Sprintf("%d own", p.LID)
 		}
 		fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%s\t%s\t%s\t%s\n", p.GUID, plain(p.Node), p.Port, p.Index, lid, p.State, strings.Join(p.Keys, " "), plain(p.Description))
-	}
-	return t.Flush()
+	})
 }
 
 func printReady(w io.Writer, body []byte) error {

@@ -3,12 +3,14 @@ package main
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"iter"
 	"maps"
 	"os"
 	"strconv"
 	"strings"
+	"text/tabwriter"
 	"unicode"
 
 	"golang.org/x/term"
@@ -19,6 +21,29 @@ func printJSON(w io.Writer, v any) error {
 	e := json.NewEncoder(w)
 	e.SetIndent("", "  ")
 	return e.Encode(v)
+}
+
+// printTable prints rows below a head whose cells are separated by tabs, or says that there are none.
+func printTable[T any](w io.Writer, list []T, none, head string, row func(t io.Writer, x *T)) error {
+	if len(list) == 0 {
+		_, err := fmt.Fprintln(w, none)
+		return err
+	}
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, head)
+	for i := range list {
+		row(t, &list[i])
+	}
+	return t.Flush()
+}
+
+// printList is printTable of a list in JSON.
+func printList[T any](w io.Writer, body []byte, none, head string, row func(t io.Writer, x *T)) error {
+	var list []T
+	if err := json.Unmarshal(body, &list); err != nil {
+		return err
+	}
+	return printTable(w, list, none, head, row)
 }
 
 // onTerminal reports whether w is a terminal, where progress is shown.

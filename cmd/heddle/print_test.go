@@ -40,7 +40,7 @@ func TestPrintForeignTexts(t *testing.T) {
 			"port":            {api.PortCounters{PortUse: use}, printPortCounters},
 			"path":            {api.Path{From: path, To: path, Hops: []api.PathHop{{Description: d}, {Description: d, Out: 1}}}, printPath},
 			"VM":              {vm, printVM},
-			"VMs":             {[]api.VM{vm}, func(w io.Writer, _ []byte) error { return printVMs(w, []api.VM{vm}) }},
+			"VMs":             {[]api.VM{vm}, func(w io.Writer, _ []byte) error { return printVMs(w, []api.VM{vm}, "") }},
 			"hypervisors":     {[]api.Hypervisor{{PortGUID: "0x1", Description: d}}, printHypervisors},
 			"vports":          {[]api.VPort{{GUID: "0x1", Node: d, Description: d}}, printVPorts},
 			"evacuation": {nil, func(w io.Writer, _ []byte) error {
@@ -84,5 +84,36 @@ func TestPrintForeignTexts(t *testing.T) {
 		if plain(s) != s {
 			t.Errorf("%q is %q", s, plain(s))
 		}
+	}
+}
+
+// TestEmptyTables: a table without rows is a sentence, and has no head.
+func TestEmptyTables(t *testing.T) {
+	for want, show := range map[string]func(io.Writer, []byte) error{
+		"no nodes: this manager has not read the fabric; 'heddle ctl status' shows its state": printNodes,
+		"no links":                           printLinks,
+		"no multicast groups":                printGroups,
+		"no services":                        printServices,
+		"no subscriptions":                   printSubscriptions,
+		"no link is drained or isolated":     printPortActions,
+		"no sweep since the manager started": printSweeps,
+		"no changes were put aside":          printForks,
+		"no hypervisors":                     printHypervisors,
+		"no virtual ports":                   printVPorts,
+		"no interface matches":               func(w io.Writer, _ []byte) error { return printVMs(w, nil, "no interface matches") },
+		"no fault has broken a pair since the manager started": printRepairs,
+		"no named tokens: 'heddle ctl token create' makes one": printTokens,
+	} {
+		var out strings.Builder
+		if err := show(&out, []byte("[]")); err != nil || out.String() != want+"\n" {
+			t.Errorf("%q, %v; want %q", out.String(), err, want)
+		}
+		if err := show(&out, []byte("{")); err == nil && want != "no interface matches" {
+			t.Errorf("%s: damaged JSON is no error", want)
+		}
+	}
+	var out strings.Builder
+	if err := printMembers(&out, []byte(`{"rows":[]}`)); err != nil || out.String() != "the partition has no members\n" {
+		t.Errorf("%q, %v", out.String(), err)
 	}
 }
