@@ -50,6 +50,8 @@ type Reloaded struct {
 	Files   []string        `json:"files" doc:"files that were read again, changed or not"`
 	Reroute bool            `json:"reroute" doc:"settings of routing differ: all tables are computed anew"`
 	Later   bool            `json:"later" doc:"no manager runs in this process now: its settings apply when it becomes active"`
+	// Partitions is what the file of partitions changes.
+	Partitions *PartitionPlan `json:"partitions,omitempty" doc:"what the file of partitions changes; left out: nothing"`
 }
 
 // SettingChange is a setting that differs from the one in force.
@@ -86,6 +88,9 @@ func controlling(a huma.API, c Controller) {
 		for i := range r.Changes {
 			x := &r.Changes[i]
 			changed(ctx, x.Setting+": "+x.From+" -> "+x.To+" ("+x.Applies+")")
+		}
+		if r.Partitions != nil {
+			planChanged(ctx, r.Partitions)
 		}
 		return reply(r), nil
 	})

@@ -354,12 +354,17 @@ func change(ctx context.Context, b Partitioning, in ChangeInput, c *PartitionsCh
 	case len(p.Plan.Change) == 0:
 		changed(ctx, "the partitions are as before")
 	default:
-		changed(ctx, access.RedactLines(p.Plan.Change)...)
-		if p.Plan.MoreChange > 0 {
-			changed(ctx, fmt.Sprintf("and %d more lines", p.Plan.MoreChange))
-		}
+		planChanged(ctx, p.Plan)
 	}
 	return p, nil
+}
+
+// planChanged notes for the audit log the lines that a plan has changed.
+func planChanged(ctx context.Context, p *PartitionPlan) {
+	changed(ctx, access.RedactLines(p.Change)...)
+	if p.MoreChange > 0 {
+		changed(ctx, fmt.Sprintf("and %d more lines", p.MoreChange))
+	}
 }
 
 // partitionError is an error of partitions as an answer.

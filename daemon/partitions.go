@@ -9,6 +9,7 @@ import (
 
 	"heddle/api"
 	"heddle/api/show"
+	"heddle/partition"
 	"heddle/partition/preview"
 	"heddle/sm"
 	"heddle/store"
@@ -74,12 +75,9 @@ func (d *Daemon) changePartitions(ctx context.Context, c *api.PartitionsChange) 
 	if err != nil {
 		return none, fmt.Errorf("nothing was changed: %w", err)
 	}
-	plan, err := preview.Compute(d.partitionsNow(s, &st), next)
-	if err != nil {
-		if c.DryRun {
-			return none, err
-		}
-		plan = &preview.Plan{} // the core may know members that fit
+	plan, err := d.planPartitions(c, &st, s, next)
+	if err != nil && c.DryRun { // otherwise the core may know members that fit
+		return none, err
 	}
 	was := st.Base
 	if c.Op == api.ReplacePartitions && c.Match == "" {
@@ -97,9 +95,31 @@ func (d *Daemon) changePartitions(ctx context.Context, c *api.PartitionsChange) 
 	for _, w := range warnings {
 		after.Warnings = append(after.Warnings, w.String())
 	}
-	after.Plan = show.PartitionPlan(s, st.Base, next, plan)
-	after.Plan.Applied, after.Plan.Revision, after.Plan.Notes = !c.DryRun, before.Revision, slices.Concat(after.Warnings, d.partitionNotes(c, s, before.Settled))
+	plan.Applied, plan.Notes = !c.DryRun, slices.Concat(after.Warnings, plan.Notes)
+	after.Plan = plan
 	return after, nil
+}
+
+// PlanPartitions says what a policy in place of the present one does; nil: nothing, or this manager is not
+// the master of a subnet.
+func (d *Daemon) PlanPartitions(next *partition.Policy) (*api.PartitionPlan, error) {
+	st, s := d.policies()
+	if s == nil || s.State != subnet.Master || st.Base == nil || next.Equal(st.Base) {
+		return nil, nil
+	}
+	return d.planPartitions(&api.PartitionsChange{Op: api.ReplacePartitions}, &st, s, next)
+}
+
+// planPartitions says what a change does. With an error the plan has the lines of the policy alone.
+func (d *Daemon) planPartitions(c *api.PartitionsChange, st *sm.PartitionStatus, s *subnet.Snapshot, next *partition.Policy) (*api.PartitionPlan, error) {
+	p, err := preview.Compute(d.partitionsNow(s, st), next)
+	if err != nil {
+		p = &preview.Plan{}
+	}
+	before := show.Partitions(s, st.Base, st.InForce, st)
+	out := show.PartitionPlan(s, st.Base, next, p)
+	out.Revision, out.Notes = before.Revision, d.partitionNotes(c, s, before.Settled)
+	return out, err
 }
 
 // partitionNotes are what else to know of a change.

@@ -324,15 +324,25 @@ func printPartitionPlan(w io.Writer, p *api.PartitionPlan) error {
 		_, err := fmt.Fprintln(w, "the partitions are like that already; nothing changes")
 		return err
 	}
-	lines := func(list []string, more int) {
-		for _, l := range list {
-			fmt.Fprintln(w, plain(l))
-		}
-		if more > 0 {
-			fmt.Fprintf(w, "and %s\n", plural.Of(more, "more line"))
-		}
+	if err := printPartitionChange(w, p); err != nil {
+		return err
 	}
-	lines(p.Change, p.MoreChange)
+	if p.Applied {
+		_, err := fmt.Fprintln(w, "stored; 'heddle ctl partitions' shows when all ports have acknowledged")
+		return err
+	}
+	_, err := fmt.Fprintln(w, "nothing was changed: this was a dry run")
+	return err
+}
+
+// printPartitionChange prints the lines of a plan that has some, and their effects.
+func printPartitionChange(w io.Writer, p *api.PartitionPlan) error {
+	for _, l := range p.Change {
+		fmt.Fprintln(w, plain(l))
+	}
+	if p.MoreChange > 0 {
+		fmt.Fprintf(w, "and %s\n", plural.Of(p.MoreChange, "more line"))
+	}
 	fmt.Fprintln(w)
 	if err := printPlannedMemberships(w, p); err != nil {
 		return err
@@ -363,12 +373,7 @@ func printPartitionPlan(w io.Writer, p *api.PartitionPlan) error {
 	if p.Interfaces > 0 {
 		fmt.Fprintf(w, "%s: %s\n", plural.Of(p.Interfaces, "interface")+" of virtual machines", some(p.InterfaceNames, p.Interfaces))
 	}
-	if p.Applied {
-		_, err := fmt.Fprintln(w, "stored; 'heddle ctl partitions' shows when all ports have acknowledged")
-		return err
-	}
-	_, err := fmt.Fprintln(w, "nothing was changed: this was a dry run")
-	return err
+	return nil
 }
 
 // some are the first names of a list, and how many more there are.

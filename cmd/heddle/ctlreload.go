@@ -23,8 +23,9 @@ func ctlReload() *cobra.Command {
 	c.Long = `Makes the manager read the environment, its configuration file and the files that
 settings name again, like SIGHUP. It lists the settings that differ from the current
 ones: those that apply now ("live" in 'heddle sm --help' and docs/cli.md), and those
-that need a restart. If a file has an error, the command prints it, and nothing
-changes.`
+that need a restart. If the file of partitions differs from the partitions in force,
+it shows what that changes, as 'heddle ctl partitions apply' does. If a file has an
+error, the command prints it, and nothing changes.`
 	return c
 }
 
@@ -49,6 +50,15 @@ func printReloaded(w io.Writer, body []byte) error {
 	}
 	if r.Reroute {
 		fmt.Fprintln(w, "settings of routing differ: all tables are computed anew")
+	}
+	if r.Partitions != nil {
+		fmt.Fprintln(w, "the partitions differ:")
+		for _, s := range r.Partitions.Notes {
+			fmt.Fprintf(w, "note: %s\n", plain(s))
+		}
+		if err := printPartitionChange(w, r.Partitions); err != nil {
+			return err
+		}
 	}
 	if len(r.Files) > 0 {
 		fmt.Fprintln(w, "read again:", plain(strings.Join(r.Files, ", ")))

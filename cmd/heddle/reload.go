@@ -136,13 +136,13 @@ func (r *running) Reload(ctx context.Context, dry bool) (out api.Reloaded, err e
 	d := r.p.Daemon()
 	out = reloaded(f, changes)
 	out.Later, out.Reroute = d == nil, !reflect.DeepEqual(routing(&was), routing(&c.core))
-	if dry {
-		return out, nil
-	}
 	if d != nil && c.partitions != nil {
-		if err := d.ApplyPartitions(ctx, c.partitions); err != nil {
+		if out.Partitions, err = repartition(ctx, d, c.partitions, dry); err != nil {
 			return api.Reloaded{}, err
 		}
+	}
+	if dry {
+		return out, nil
 	}
 	// Everything is read and valid. The manager of a later mandate begins with it too.
 	r.mu.Lock()
@@ -169,6 +169,22 @@ func (r *running) Reload(ctx context.Context, dry bool) (out api.Reloaded, err e
 	}
 	out.Applied = true
 	return out, nil
+}
+
+// repartition has partitions in force, and says what that changes; dry: what it would change.
+func repartition(ctx context.Context, d *daemon.Daemon, p *partition.Policy, dry bool) (*api.PartitionPlan, error) {
+	plan, err := d.PlanPartitions(p)
+	if dry {
+		return plan, err
+	}
+	// Without a plan the core may know members that fit.
+	if err := d.ApplyPartitions(ctx, p); err != nil {
+		return nil, err
+	}
+	if plan != nil {
+		plan.Applied = true
+	}
+	return plan, nil
 }
 
 // routing are the settings of routing, with what their files say.

@@ -22,7 +22,7 @@ const groupWords = {
 const tables = t => t.tables ? `${count(t.blocks, 'block')} in ${count(t.tables, 'table')}` : 'none';
 
 // plan shows what a change of partitions would do.
-function plan(p) {
+export function plan(p) {
   const out = [facts([
     ['ports that get other P_Keys', num(p.ports)], ['P_Key blocks to write at them', tables(p.tables)], ['at switch ports', tables(p.switch_tables)],
     ['requests to write them', num(p.tables.writes + p.switch_tables.writes)], ['switches with changes', p.switches ? `${num(p.switches)}: ${some(p.switch_names, p.switches)}` : '0'],

@@ -2,6 +2,7 @@
 
 import { confirm, inform, list, perform } from '../dialog.js';
 import { actionText, linkButtons } from '../links.js';
+import { plan as partitionPlan } from '../partitions.js';
 import { button, date, element, facts, grid, link, num, place, seconds, section, within } from '../dom.js';
 
 // act is an action: its text, the least role, whether it can be done now, and what it does.
@@ -74,6 +75,7 @@ function actions(ctx) {
         const shown = x => x === '' ? '(empty)' : x;
         return [r.changes.length ? grid('Settings that differ', ['setting', 'in force', 'read', 'applies'], r.changes.map(c => [c.setting, c.from || c.to ? shown(c.from) : 'not shown', c.from || c.to ? shown(c.to) : 'not shown', c.applies === 'now' ? 'now' : 'after a restart']))
           : element('p', '', 'No setting differs.'),
+        ...(r.partitions ? [element('p', '', 'The file of partitions differs from the partitions in force:'), ...partitionPlan(r.partitions)] : []),
         list(r.files.length ? `Files that are read again, changed or not: ${r.files.join(', ')}.` : 'The settings name no files.',
           r.reroute ? 'Settings of routing differ: all tables are computed anew.' : 'No routes change by settings.', r.later ? 'No manager runs in this process: it applies when it becomes active.' : '')];
       },
