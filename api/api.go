@@ -13,6 +13,7 @@ package api
 import (
 	"context"
 	"net/http"
+	"runtime/trace"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -292,6 +293,10 @@ type Options struct {
 	Control Controller
 	// Webhooks are the states of targets; nil: there are none.
 	Webhooks func() []Webhook
+	// Log returns the last lines of the log, and Flight records what the process does while it is
+	// to, for the support bundle; nil: there is none.
+	Log    func() []string
+	Flight *trace.FlightRecorder
 	// Limits bounds what clients may try and ask; nil: wrong credentials alone, on this handler.
 	Limits *Limits
 	// Now is the clock; nil: time.Now.
@@ -379,7 +384,7 @@ func common(a huma.API, mux *router, b Spare, o Options) {
 	webhooks(a, o.Webhooks)
 	controlling(a, o.Control)
 	texts(mux, b, o.HA)
-	mux.HandleFunc("GET /v1/support", support(mux, orNow(o.Now)))
+	mux.HandleFunc("GET /v1/support", support(mux, &o))
 	if o.Metrics != nil {
 		mux.Handle("GET /metrics", promhttp.HandlerFor(o.Metrics, promhttp.HandlerOpts{}))
 	}

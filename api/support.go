@@ -14,9 +14,11 @@ import (
 	"runtime/pprof"
 	"runtime/trace"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
+	"heddle/access"
 	"heddle/internal/version"
 )
 
@@ -57,7 +59,8 @@ var tracing sync.Mutex
 
 // support serves a support bundle of the process whose handlers mux has. It holds no keys, but all that
 // is known of the subnet and of who changed it.
-func support(mux http.Handler, now func() time.Time) http.HandlerFunc {
+func support(mux http.Handler, o *Options) http.HandlerFunc {
+	now := orNow(o.Now)
 	return func(w http.ResponseWriter, r *http.Request) {
 		at, seconds := now(), supportSeconds
 		q := r.URL.Query()
@@ -76,7 +79,7 @@ func support(mux http.Handler, now func() time.Time) http.HandlerFunc {
 		w.Header().Set("Cache-Control", "no-store")
 		z := gzip.NewWriter(w)
 		b := &bundle{tar: tar.NewWriter(z), at: at}
-		b.fill(r.Context(), mux, since, time.Duration(seconds)*time.Second)
+		b.fill(r.Context(), mux, o, since, time.Duration(seconds)*time.Second)
 		if errors.Join(b.err, b.tar.Close(), z.Close()) != nil {
 			panic(http.ErrAbortHandler) // the client sees that it is not whole
 		}
@@ -91,9 +94,12 @@ type bundle struct {
 	err     error // of writing
 }
 
-func (b *bundle) fill(ctx context.Context, mux http.Handler, since time.Time, length time.Duration) {
-	// First, so that it shows the process and not the making of the rest.
-	b.made("trace.out", func(w io.Writer) error { return record(ctx, w, length) })
+func (b *bundle) fill(ctx context.Context, mux http.Handler, o *Options, since time.Time, length time.Duration) {
+	// First, so that they show the process and not the making of the rest.
+	b.traces(ctx, o.Flight, length)
+	if o.Log != nil {
+		b.add("log.txt", []byte(strings.Join(access.RedactLines(o.Log()), "")))
+	}
 	b.add("version.txt", []byte(version.Version+"\n"))
 	for _, p := range supportParts {
 		path := p.path
@@ -121,16 +127,33 @@ func (b *bundle) fill(ctx context.Context, mux http.Handler, since time.Time, le
 	}
 }
 
+// traces adds two execution traces: what the recorder of the settings has of the past, and what happens
+// from now on.
+func (b *bundle) traces(ctx context.Context, always *trace.FlightRecorder, length time.Duration) {
+	if !tracing.TryLock() {
+		b.failed("trace.out", errors.New("another one is being made"))
+		return
+	}
+	defer tracing.Unlock()
+	if always != nil && always.Enabled() {
+		b.made("trace-past.out", func(w io.Writer) error {
+			_, err := always.WriteTo(w)
+			return err
+		})
+	}
+	b.made("trace.out", func(w io.Writer) error { return record(ctx, w, always, length) })
+}
+
 // record writes an execution trace of the process over a time, of which the runtime keeps the end if
-// it is too long.
-func record(ctx context.Context, w io.Writer, length time.Duration) error {
+// it is too long. There is one recorder at a time: the other one begins anew after it.
+func record(ctx context.Context, w io.Writer, always *trace.FlightRecorder, length time.Duration) (err error) {
 	if length == 0 {
 		return errors.New("not asked for")
 	}
-	if !tracing.TryLock() {
-		return errors.New("another one is being made")
+	if always != nil && always.Enabled() {
+		always.Stop()
+		defer func() { err = errors.Join(err, always.Start()) }()
 	}
-	defer tracing.Unlock()
 	f := trace.NewFlightRecorder(trace.FlightRecorderConfig{MinAge: length, MaxBytes: traceBytes})
 	if err := f.Start(); err != nil {
 		return err
@@ -143,7 +166,7 @@ func record(ctx context.Context, w io.Writer, length time.Duration) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	_, err := f.WriteTo(w)
+	_, err = f.WriteTo(w)
 	return err
 }
 

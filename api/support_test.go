@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"runtime/trace"
 	"strings"
 	"testing"
 	"time"
@@ -36,6 +37,64 @@ func (l *large) Netlist() (func(io.Writer) error, uint64, error) {
 	}, 7, nil
 }
 
+// unpack returns the files of a bundle.
+func unpack(t *testing.T, bundle io.Reader) map[string]string {
+	t.Helper()
+	z, err := gzip.NewReader(bundle)
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := map[string]string{}
+	for r := tar.NewReader(z); ; {
+		h, err := r.Next()
+		if err == io.EOF {
+			return files
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := io.ReadAll(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files[strings.TrimPrefix(h.Name, "heddle-support/")] = string(text)
+	}
+}
+
+// TestSupportPast: a bundle has the last lines of the log, without keys, and the trace of a recorder that
+// always runs, which runs on after it.
+func TestSupportPast(t *testing.T) {
+	always := trace.NewFlightRecorder(trace.FlightRecorderConfig{MinAge: time.Minute, MaxBytes: 1 << 20})
+	if err := always.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer always.Stop()
+	trace.Log(t.Context(), "mark", "of the past")
+	lines := []string{"2026-11-28T14:04:05.067Z WARN a line q_key=0x1234\n", "2026-11-28T14:04:06.000Z INFO the last one heddle.acme." + strings.Repeat("A", 43) + "\n"}
+	h := New(newFake(0), Options{AllowWrite: true, Flight: always, Log: func() []string { return lines }})
+	for _, seconds := range []string{"0", "1"} {
+		w := ask(h, "GET", "/v1/support?seconds="+seconds, nil)
+		files := unpack(t, w.Body)
+		if got, want := files["log.txt"], "2026-11-28T14:04:05.067Z WARN a line q_key=...\n2026-11-28T14:04:06.000Z INFO the last one heddle...\n"; got != want {
+			t.Errorf("log %q, want %q", got, want)
+		}
+		if seconds == "0" && !strings.Contains(files["trace-past.out"], "of the past") {
+			t.Errorf("the trace of %d bytes lacks the mark: %s", len(files["trace-past.out"]), files["errors.txt"])
+		}
+		if text := files["trace.out"]; (seconds == "1") != strings.HasPrefix(text, "go 1.") || strings.Contains(text, "of the past") {
+			t.Errorf("%s seconds: a trace of %d bytes: %s", seconds, len(text), files["errors.txt"])
+		}
+		if !always.Enabled() {
+			t.Error("the recorder does not run any more")
+		}
+	}
+	// Without any, nothing is said of them.
+	files := unpack(t, ask(New(newFake(0), Options{AllowWrite: true}), "GET", "/v1/support?seconds=0", nil).Body)
+	if _, ok := files["log.txt"]; ok || strings.Contains(files["errors.txt"], "past") {
+		t.Errorf("%v", files["errors.txt"])
+	}
+}
+
 // TestSupportSize: a bundle of a large subnet with 10,000 events, no two alike, has all of them and is
 // far below 20 MB.
 func TestSupportSize(t *testing.T) {
@@ -54,27 +113,9 @@ func TestSupportSize(t *testing.T) {
 		r.Host, r.RemoteAddr = "localhost", "127.0.0.1:1"
 		h.ServeHTTP(w, r)
 	})
-	support(inner, time.Now)(w, httptest.NewRequest("GET", "http://localhost/v1/support?seconds=0", nil))
+	support(inner, &Options{})(w, httptest.NewRequest("GET", "http://localhost/v1/support?seconds=0", nil))
 	size := w.Body.Len()
-	z, err := gzip.NewReader(w.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	files := map[string]string{}
-	for r := tar.NewReader(z); ; {
-		h, err := r.Next()
-		if err == io.EOF {
-			break
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		text, err := io.ReadAll(r)
-		if err != nil {
-			t.Fatal(err)
-		}
-		files[strings.TrimPrefix(h.Name, "heddle-support/")] = string(text)
-	}
+	files := unpack(t, w.Body)
 	var events []Event
 	if err := json.Unmarshal([]byte(files["events.json"]), &events); err != nil || len(events) != len(b.events) || b.asked.Limit != 10_000 {
 		t.Errorf("%d events, %d asked for: %v", len(events), b.asked.Limit, err)

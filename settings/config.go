@@ -107,6 +107,7 @@ type Log struct {
 	Level  int // as log/slog counts: -4 debug, 0 info, 4 warn, 8 error
 	Form   LogForm
 	Syslog string // the server, or empty
+	Flight bool   // the flight recorder runs
 }
 
 // LogForm is the form of the log.

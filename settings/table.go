@@ -399,6 +399,11 @@ var programTable = []Setting{
 		value:   choice[LogForm]{func(c *Config) *LogForm { return &c.Log.Form }, []word[LogForm]{{"auto", LogAuto}, {"text", LogText}, {"json", LogJSON}}},
 	},
 	{
+		Name: "flight-recorder", Group: Running, Since: v020, Commands: []string{"sm", "up"}, Live: true,
+		Meaning: "record what the process does, so that a support bundle has an execution trace of the last seconds; under full load the SA answers some percent less (docs/install.md)",
+		value:   boolean{func(c *Config) *bool { return &c.Log.Flight }},
+	},
+	{
 		Name: "syslog", Group: Running, Arg: "SERVER", Since: v020, Commands: []string{"sm", "up"},
 		Meaning: "also send the log to a syslog server: tcp://HOST:PORT, or tls://HOST:PORT with a certificate that this machine trusts (RFC 5424)",
 		value:   text{func(c *Config) *string { return &c.Log.Syslog }},

@@ -18,11 +18,11 @@ func ctlSupport() *cobra.Command {
 	var seconds int
 	c := &cobra.Command{
 		Use:   "support",
-		Short: "Write a support bundle: state, settings, topology, events, profiles",
+		Short: "Write a support bundle: state, settings, topology, events, log, profiles",
 		Long: `Writes data for the diagnosis of a fault to one file (tar.gz): status, settings
 without keys, topology, the last 32 sweeps and repairs, events, audit log, findings,
-states of webhooks, metrics, goroutines, heap profile, and an execution trace of some
-seconds. The file has no M_Key, SM_Key, SA key, token or password. It has names of
+states of webhooks, metrics, goroutines, heap profile, the last lines of the log, and
+execution traces of the next seconds and, with --flight-recorder, the last ones. The file has no M_Key, SM_Key, SA key, token or password. It has names of
 nodes, partitions and users: the command needs an administrator, and only the owner can read the file.`,
 		Example: "  heddle ctl support --since 2h -o bundle.tar.gz",
 		Args:    noArgs,
@@ -58,7 +58,7 @@ nodes, partitions and users: the command needs an administrator, and only the ow
 	}
 	o.registerPlace(c)
 	c.Flags().StringVar(&since, "since", "24h", "`WHEN` of the first event and entry of the audit log, at most 10,000 of each: how long ago (2h), or a time (2026-11-01T00:00:00Z)")
-	c.Flags().IntVar(&seconds, "seconds", 5, "`SECONDS` of the execution trace, 0 to 30")
+	c.Flags().IntVar(&seconds, "seconds", 5, "`SECONDS` of the execution trace from now on, 0 to 30")
 	c.Flags().StringVarP(&file, "out", "o", "", "`FILE`, which must not exist (default: named by the time)")
 	return c
 }

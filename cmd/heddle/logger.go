@@ -9,20 +9,30 @@ import (
 	"heddle/settings"
 )
 
-// logger returns a logger that writes to w as configured, and its level, which may change.
-func (f smFlags) logger(w io.Writer) (*slog.Logger, *slog.LevelVar) {
-	level := new(slog.LevelVar)
-	level.Set(slog.Level(f.Log.Level))
-	return slog.New(logs.Limited(localLog(w, f.Log.Form, level))), level
+// logger returns a logger that writes to w as configured.
+func (f smFlags) logger(w io.Writer) *slog.Logger {
+	return slog.New(logs.Limited(localLog(w, f.Log.Form, slog.Level(f.Log.Level))))
 }
 
-// loggers is logger of a manager, which may send to a syslog server too; nil: there is none.
-func (f smFlags) loggers(w io.Writer) (log *slog.Logger, level *slog.LevelVar, server *logs.Syslog, err error) {
-	log, level = f.logger(w)
+// logging is the log of a manager, and where it goes besides standard error.
+type logging struct {
+	log    *slog.Logger
+	level  *slog.LevelVar // of log
+	recent *logs.Recent   // the last lines
+	syslog *logs.Syslog   // nil: there is none
+}
+
+// openLog is the logger of a manager, which keeps the last lines and may send to a syslog server too. The
+// last lines have the level of the log and not a lower one: lines of level debug are many, some of them
+// one a packet, and would soon be the only ones.
+func (f smFlags) openLog(w io.Writer) (logging, error) {
+	x := logging{level: new(slog.LevelVar), recent: new(logs.Recent)}
+	x.level.Set(slog.Level(f.Log.Level))
+	x.log = slog.New(logs.Limited(slog.NewMultiHandler(localLog(w, f.Log.Form, x.level), x.recent.Handler(x.level))))
 	if f.Log.Syslog == "" {
-		return log, level, nil, nil
+		return x, nil
 	}
-	own := log
+	own := x.log
 	s, err := logs.OpenSyslog(f.Log.Syslog, func(st logs.SyslogStatus) {
 		if st.Error != "" {
 			own.Warn("the syslog server cannot be reached; lines for it wait", "kind", "syslog_away", "server", f.Log.Syslog, "err", st.Error)
@@ -31,9 +41,11 @@ func (f smFlags) loggers(w io.Writer) (log *slog.Logger, level *slog.LevelVar, s
 		own.Info("the syslog server takes lines again", "kind", "syslog_back", "server", f.Log.Syslog, "dropped", st.Dropped)
 	})
 	if err != nil {
-		return nil, nil, nil, usagef("%s %q: %w", f.From("syslog"), f.Log.Syslog, err)
+		return x, usagef("%s %q: %w", f.From("syslog"), f.Log.Syslog, err)
 	}
-	return slog.New(slog.NewMultiHandler(log.Handler(), logs.Limited(s.Handler(level)))), level, s, nil
+	x.syslog = s
+	x.log = slog.New(slog.NewMultiHandler(own.Handler(), logs.Limited(s.Handler(x.level))))
+	return x, nil
 }
 
 // localLog writes to the journal if w is its stream, otherwise to w.

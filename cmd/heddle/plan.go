@@ -80,7 +80,7 @@ func (f *planFlags) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	log, _ := f.logger(newTerminal(cmd))
+	log := f.logger(newTerminal(cmd))
 	f.warnSecrets(log)
 	st, err := f.peekStore()
 	if err != nil {
@@ -112,7 +112,7 @@ func (f *planFlags) run(cmd *cobra.Command) error {
 func (f smFlags) plan(cmd *cobra.Command, cfg sm.Config, st store.Store, port string) (*sm.Plan, error) {
 	cfg.PlanOnly = true
 	tty := newTerminal(cmd)
-	log, _ := f.logger(tty)
+	log := f.logger(tty)
 	p, err := openPortAs(cmd.Context(), port, false) // OpenSM may run on this port
 	if err != nil {
 		return nil, err

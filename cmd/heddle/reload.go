@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/signal"
 	"reflect"
+	"runtime/trace"
 	"slices"
 	"strconv"
 	"strings"
@@ -33,6 +34,7 @@ type running struct {
 	limits *api.Limits
 	p      *process.Process // set before anybody can call
 	hooks  *webhook.Group
+	flight *trace.FlightRecorder
 
 	turn sync.Mutex // one reload at a time
 
@@ -152,6 +154,7 @@ func (r *running) Reload(ctx context.Context, dry bool) (out api.Reloaded, err e
 	r.p.SetSettings(f.common(r.cmd.Name(), r.log))
 	r.limits.SetRate(f.API.Rate)
 	r.hooks.Set(c.webhooks)
+	fly(r.flight, f.Log.Flight, r.log)
 	for _, x := range changes {
 		if x.Setting.Name == "log-level" {
 			r.level.Set(slog.Level(f.Log.Level))

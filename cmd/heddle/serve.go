@@ -65,7 +65,7 @@ func (f smFlags) writeToken(addr string, o *api.Options) (file string, err error
 // manager that ends within a second.
 func (f smFlags) serve(ctx context.Context, live *running, m managed, quiet bool) (servers []chan struct{}, err error) {
 	p, limits := live.p, live.limits
-	o := api.Options{Hosts: f.API.Hosts, Limits: limits, Webhooks: live.hooks.Status}
+	o := api.Options{Hosts: f.API.Hosts, Limits: limits, Webhooks: live.hooks.Status, Log: m.recent.Lines, Flight: m.flight}
 	// ctl of this user finds the API by its announcement.
 	atEnd := func(do func()) {
 		done := make(chan struct{})

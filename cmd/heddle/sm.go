@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"runtime/trace"
 	"slices"
 	"strings"
 	"sync"
@@ -25,7 +26,6 @@ import (
 	"heddle/daemon/eventlog"
 	"heddle/daemon/process"
 	"heddle/ib"
-	"heddle/logs"
 	"heddle/mad"
 	"heddle/opensm"
 	"heddle/settings"
@@ -159,16 +159,17 @@ from which the next one answers until it has read the subnet.`,
 				return err
 			}
 			tty := newTerminal(cmd)
-			log, level, server, err := f.loggers(tty)
+			l, err := f.openLog(tty)
 			if err != nil {
 				return err
 			}
-			defer server.Close()
+			defer l.syslog.Close()
+			log := l.log
 			f.warnSecrets(log)
 			if cfg.MKey == 0 && !once {
 				log.Warn("no M_Key protects the ports, so any host can change them; set one with --m-key-file", "kind", "open_configuration")
 			}
-			m := managed{name: port, core: cfg, log: log, level: level, syslog: server, once: once, tty: tty}
+			m := managed{name: port, core: cfg, logging: l, once: once, tty: tty}
 			if f.Etcd.Store != "" {
 				return f.manageQuorum(cmd, m)
 			}
@@ -259,15 +260,14 @@ type managed struct {
 	history   *ring.Ring // what the subnet looked like; nil: in memory
 	name      string     // of the port
 	core      sm.Config
-	log       *slog.Logger
-	level     *slog.LevelVar // of log
-	once      bool
-	tty       *terminal
-	page      func(url string) // called with the page's URL; may be nil
-	meter     show.Meter       // of links; may be nil
+	logging
+	once   bool
+	tty    *terminal
+	page   func(url string)      // called with the page's URL; may be nil
+	meter  show.Meter            // of links; may be nil
+	flight *trace.FlightRecorder // of the last seconds, while it runs
 	// with starts what runs beside the manager until ctx ends; may be nil.
-	with   func(ctx context.Context, p *process.Process) []chan struct{}
-	syslog *logs.Syslog // nil: there is none
+	with func(ctx context.Context, p *process.Process) []chan struct{}
 	// partner sends the events of the other manager of a pair to targets of webhooks; nil: there is none.
 	partner *webhook.Partner
 }
@@ -341,6 +341,7 @@ func (f smFlags) manage(cmd *cobra.Command, m managed) error {
 	}
 	defer audit.Close()
 	defer f.openRings(&m)()
+	defer m.openFlight(f.Log.Flight)()
 	var up bool
 	dumps := f.dumper(m.log)
 	defer dumps.close()
@@ -356,7 +357,7 @@ func (f smFlags) manage(cmd *cobra.Command, m managed) error {
 	if err != nil {
 		return err
 	}
-	live := &running{hooks: hooks, cmd: cmd, log: m.log, level: m.level, limits: api.NewLimits(f.API.Rate), f: f, core: m.core}
+	live := &running{flight: m.flight, hooks: hooks, cmd: cmd, log: m.log, level: m.level, limits: api.NewLimits(f.API.Rate), f: f, core: m.core}
 	p := process.New(process.Config{
 		Authority: m.authority, PortName: m.name, Events: m.events, Audit: audit, Control: live, Log: m.log, Metrics: m.outputs(hooks),
 		New: func(mandate *process.Mandate, events *eventlog.Log) (*daemon.Daemon, error) {

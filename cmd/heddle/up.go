@@ -105,12 +105,12 @@ func (f *upFlags) run(cmd *cobra.Command) error {
 		return err
 	}
 	tty := newTerminal(cmd)
-	log, level, server, err := f.loggers(tty)
+	l, err := f.openLog(tty)
 	if err != nil {
 		return err
 	}
-	defer server.Close()
-	f.warnSecrets(log)
+	defer l.syslog.Close()
+	f.warnSecrets(l.log)
 	if fab.Count(ib.NodeCA) < 2 && !cmd.Flags().Changed("traffic") {
 		f.sim.traffic = nil // nobody to send to
 	}
@@ -137,7 +137,7 @@ func (f *upFlags) run(cmd *cobra.Command) error {
 		go console(cmd.InOrStdin(), cmd.OutOrStdout(), d, cancel)
 		return f.managePair(ctx, d, fab, cmd.OutOrStdout())
 	}
-	st, err := f.openStore(log)
+	st, err := f.openStore(l.log)
 	if err != nil {
 		return err
 	}
@@ -151,14 +151,14 @@ func (f *upFlags) run(cmd *cobra.Command) error {
 	fmt.Fprintf(tty, "tools: IBSIM_SOCKNAME=%s ibsim-run ibnetdiscover, or heddle attach %s@%s -- saquery NR\n", f.socket, name, f.socket)
 	page := func(url string) { fmt.Fprintf(tty, "page:  %s\n", url) }
 	cmd.SetContext(ctx)
-	with, err := f.driver(d, log)
+	with, err := f.driver(d, l.log)
 	if err != nil {
 		return err
 	}
 	return f.manage(cmd, managed{
 		with:      with,
 		authority: &process.Single{Open: func(context.Context) (mad.Transport, error) { return rmpp.Over(port), nil }, State: st},
-		name:      "sim:" + name, page: page, core: cfg, log: log, level: level, tty: tty,
+		name:      "sim:" + name, page: page, core: cfg, logging: l, tty: tty,
 		meter: newSimMeter(d.Do, fab),
 	})
 }
