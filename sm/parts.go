@@ -159,7 +159,7 @@ func (c *Core) setGroups(groups []Group) {
 	c.agenda.RouteGroups()
 	c.hurry.Want()
 	if c.State == subnet.Master && c.started {
-		c.AskSweep("the multicast groups changed")
+		c.agenda.AskGroups("the multicast groups changed")
 	}
 }
 
@@ -168,6 +168,6 @@ func (c *Core) routeMoved() {
 	if c.groups.Moved() {
 		c.agenda.RouteGroups()
 		c.hurry.Want()
-		c.AskSweep("a member of a multicast group is at another port")
+		c.agenda.AskGroups("a member of a multicast group is at another port")
 	}
 }

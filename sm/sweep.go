@@ -48,7 +48,8 @@ func (c *Core) endSweep() {
 	r.Again = c.repeats()
 	c.hurry.SweepEnded(c.agenda.RoutesGroups() || c.hurry.Wanted() && r.Again)
 	wasUp := c.Snapshot != nil && c.Snapshot.Up
-	if c.State == subnet.Master && finished && !r.Again && !c.Up {
+	// Hosts may join in every sweep. The next one is for them, and reads nothing then.
+	if c.State == subnet.Master && finished && (!r.Again || c.Errs == 0 && c.agenda.GroupsAlone()) {
 		c.Up = true
 	}
 	c.Notify(notice.Notice{Kind: notice.KindSweepEnd, Level: notice.Info, Dur: r.Took, Text: r.Summary(), Report: r})

@@ -62,6 +62,7 @@ type Agenda struct {
 	urgent      bool      // it does not wait for moves of LIDs either
 
 	again    bool // a sweep was demanded during the one under way
+	more     bool // not for multicast groups alone
 	againWhy string
 }
 
@@ -100,7 +101,7 @@ func (a *Agenda) Urgent() { a.urgent = true }
 func (a *Agenda) Want(why string) { a.wanted, a.why = true, why }
 
 // Again has a sweep follow the one under way.
-func (a *Agenda) Again(why string) { a.again, a.againWhy = true, why }
+func (a *Agenda) Again(why string) { a.again, a.more, a.againWhy = true, true, why }
 
 // Drop drops the demand for a sweep, but not what it was to look at.
 func (a *Agenda) Drop() { a.wanted = false }
@@ -215,6 +216,19 @@ func (a *Agenda) Audit() bool {
 // RouteGroups has the next sweep route multicast groups.
 func (a *Agenda) RouteGroups() { a.groups = true }
 
+// AskGroups demands a sweep for multicast groups alone.
+func (a *Agenda) AskGroups(why string) {
+	more := a.more
+	a.Ask(why)
+	a.more = more
+}
+
+// GroupsAlone reports whether a sweep was demanded during the one under way, and that for multicast groups alone: what
+// was read of the subnet is what it is.
+func (a *Agenda) GroupsAlone() bool {
+	return a.again && !a.more && !a.full && !a.audit && len(a.suspects) == 0
+}
+
 // RoutesGroups reports whether the next sweep routes multicast groups.
 func (a *Agenda) RoutesGroups() bool { return a.groups }
 
@@ -222,10 +236,10 @@ func (a *Agenda) RoutesGroups() bool { return a.groups }
 // reports whether multicast groups are to be routed.
 func (a *Agenda) Begin() (groups bool) {
 	groups = a.groups
-	a.wanted, a.again, a.full, a.groups = false, false, false, false
+	a.wanted, a.again, a.more, a.full, a.groups = false, false, false, false, false
 	a.interruptAt, a.urgent = mad.Never, false
 	return groups
 }
 
 // Ended is called when a sweep has ended and what it demanded is planned.
-func (a *Agenda) Ended() { a.again = false }
+func (a *Agenda) Ended() { a.again, a.more = false, false }

@@ -101,6 +101,8 @@ func (s *stage) do(t *testing.T, d *datadriven.TestData) {
 		s.a.WantAudit()
 	case "groups":
 		s.a.RouteGroups()
+	case "ask-groups":
+		s.a.AskGroups(d.Input)
 	case "many":
 		for i := range number(0) {
 			s.a.Suspect(ib.GUID(1000+i), 1)
@@ -143,6 +145,9 @@ func (s *stage) do(t *testing.T, d *datadriven.TestData) {
 		s.Phase = notice.PhaseIdle
 		if why, ok := s.a.Demanded(); ok {
 			s.Printf("demanded meanwhile: %s\n", why)
+			if s.a.GroupsAlone() {
+				s.Printf("that is for multicast groups alone\n")
+			}
 			s.a.Want(why)
 		}
 		s.a.Ended()
