@@ -10,7 +10,7 @@ export CGO_ENABLED ?= 0
 # How long each fuzz target runs under `make fuzz`.
 FUZZTIME ?= 20s
 
-.PHONY: help build heddle-etcd packages image test-packages test-migration run check test test-only test-etcd same race fuzz-some test-long test-kernel soak bench bench-repair bench-page bench-peers fuzz lint fmt deps deps-packages clean
+.PHONY: help build heddle-etcd packages image test-packages test-migration run check test test-only test-etcd same race fuzz-some test-long test-kernel soak campaign bench bench-repair bench-page bench-peers fuzz lint fmt deps deps-packages clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -90,6 +90,9 @@ HEDDLE_SOAK ?= 30m
 
 soak: ## a pair under load for HEDDLE_SOAK, a random fault every 30 s: nothing is lost, nothing grows
 	@HEDDLE_SOAK=$(HEDDLE_SOAK) $(GO) test -count=1 -timeout 0 -v -run '^TestPairSoak$$' ./internal/interop
+
+campaign: ## 20,000 random schedules of three managers with etcd, and faults, in virtual time: ten minutes on one core. HEDDLE_SEEDS has another number, HEDDLE_SEED one schedule
+	@HEDDLE_SEEDS=$${HEDDLE_SEEDS:-20000} $(GO) test -count=1 -timeout 0 -v -run '^TestCampaign$$' ./daemon/process
 
 test-kernel: ## transport/umad against a real kernel's ib_umad, in QEMU
 	@HEDDLE_KERNEL=1 $(GO) test -count=1 -timeout 30m -v ./transport/umad/...
