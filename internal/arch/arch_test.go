@@ -212,7 +212,7 @@ var algorithms = []string{"internal/heap", "internal/nearest", "internal/pages",
 // testSupport are packages that no program may contain.
 var testSupport = []string{
 	"internal/abitest", "internal/enginetest", "internal/etcdmodel", "internal/etcdtest", "internal/fabrictest",
-	"internal/faultdisk", "internal/ibtools", "internal/installtest", "internal/madtest", "internal/need",
+	"internal/faultdisk", "internal/ibtools", "internal/installtest", "internal/jointest", "internal/madtest", "internal/need",
 	"internal/reporttest", "internal/routetest", "internal/settingstest", "internal/snaptest", "internal/storetest",
 	"internal/vmtest", "internal/wiretest", "sm/env/envtest",
 }

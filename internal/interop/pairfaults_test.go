@@ -18,6 +18,7 @@ import (
 	"heddle/ib/smp"
 	"heddle/internal/need"
 	"heddle/mad"
+	"heddle/replica"
 	"heddle/store/boltdb"
 	"heddle/transport/ibsim"
 )
@@ -199,20 +200,40 @@ func gaps(t *testing.T, what string, list []time.Duration) {
 	t.Logf("%s: %d times, no acknowledgment for %v (median), %v (longest)", what, len(list), list[len(list)/2], list[len(list)-1])
 }
 
-// TestPairKilled: kill -9 of the active manager under load. Nothing that was acknowledged is lost.
+// TestPairKilled: kill -9 of the active manager while many hosts join and leave and one registers services. Nothing that
+// was acknowledged is lost, no LID moves, and no P_Key changes. With HEDDLE_LONG it is killed 100 times under 5,000 joins
+// a second, or as many as the machine has processors for.
 func TestPairKilled(t *testing.T) {
-	p, r := newFaultyPair(t)
+	kills, size := killSizes(3)
+	b := size.net.build(t)
+	_, env := b.simulate(t)
+	p := newPair(t, &b, strings.TrimPrefix(env[0], "IBSIM_SOCKNAME="))
+	p.start(0)
+	p.start(1)
+	k := newKillLoad(t, &b, p.sock, size, p.addr[p.paired()])
+	k.managers = func() []program { return p.prog[:] }
+	// An active manager whose standby gets no processor for 2 s goes on alone, and then acknowledges much at once.
+	k.whole = func() bool { return p.ha(0).State == "paired" && p.ha(1).State == "paired" }
+	r := p.register(b.cas[killRegistrar], 400*time.Millisecond)
 	var list []time.Duration
-	for range rounds(3, 20) {
+	for i := range kills {
 		active := p.paired()
 		r.after(time.Now(), 20)
-		at := time.Now()
-		p.prog[active].stop(syscall.SIGKILL)
-		list = append(list, r.after(time.Now(), 20).Sub(at))
-		p.until(1-active, "active", func(h api.HA) bool { return h.Active })
+		var at time.Time
+		k.round(i, "kill -9 of the active manager", func() {
+			at = time.Now()
+			p.prog[active].stop(syscall.SIGKILL)
+		}, func() {
+			list = append(list, r.after(at, 20).Sub(at))
+			p.serves(1 - active)
+			if p.ha(1-active).Why == replica.WhyStale.String() {
+				t.Skip("the standby got no processor, so the active manager went on alone, and was killed then: entries may be missing")
+			}
+		})
 		p.start(active)
 	}
 	gaps(t, "killed", list)
+	k.report()
 	p.stored(r)
 }
 
