@@ -91,7 +91,7 @@ HEDDLE_SOAK ?= 30m
 soak: ## a pair under load for HEDDLE_SOAK, a random fault every 30 s: nothing is lost, nothing grows
 	@HEDDLE_SOAK=$(HEDDLE_SOAK) $(GO) test -count=1 -timeout 0 -v -run '^TestPairSoak$$' ./internal/interop
 
-campaign: ## 20,000 random schedules of three managers with etcd, and faults, in virtual time: ten minutes on one core. HEDDLE_SEEDS has another number, HEDDLE_SEED one schedule
+campaign: ## 20,000 random schedules of three managers with etcd, and faults, in virtual time: twelve minutes on one core. HEDDLE_SEEDS has another number, HEDDLE_SEED one schedule
 	@HEDDLE_SEEDS=$${HEDDLE_SEEDS:-20000} $(GO) test -count=1 -timeout 0 -v -run '^TestCampaign$$' ./daemon/process
 
 test-kernel: ## transport/umad against a real kernel's ib_umad, in QEMU
