@@ -43,8 +43,8 @@ type wire struct {
 	stage   int                 // the clock: writes of one stage have no order
 	lanes   []*route.Tables     // whose SL-to-VL tables were in force, some or all of them
 	levels  func(src int32, l ib.LID) map[ib.SL]bool
-	masks   map[ib.LID]map[int32][4]uint64   // multicast ports in force, by group, switch
-	used    map[ib.LID]map[int32][]maskSpan  // every mask that was, and until when
+	masks   map[ib.LID]map[int32][4]uint64  // multicast ports in force, by group, switch
+	used    map[ib.LID]map[int32][]maskSpan // every mask that was, and until when
 	mlanes  func(mlid ib.LID) map[ib.SL]bool
 	top     ib.LID
 }
