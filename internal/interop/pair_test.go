@@ -305,7 +305,7 @@ func TestPair(t *testing.T) {
 	}
 	p.serves(1 - active)
 	p.same("after the active one ended", before)
-	if out, err := p.ctl(1-active, "forks"); err != nil || out != "none\n" {
+	if out, err := p.ctl(1-active, "forks"); err != nil || out != "no changes were put aside\n" {
 		t.Errorf("forks: %v\n%s", err, out)
 	}
 

@@ -263,7 +263,7 @@ func TestPairFloating(t *testing.T) {
 	w.answered(t)
 	p.start(active)
 	same("after the manager with the new disk took over")
-	if out, err := p.ctl(active, "forks"); err != nil || out != "none\n" {
+	if out, err := p.ctl(active, "forks"); err != nil || out != "no changes were put aside\n" {
 		t.Errorf("forks: %v\n%s", err, out)
 	}
 }
