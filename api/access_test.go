@@ -498,6 +498,7 @@ func TestAuditCampaign(t *testing.T) {
 		{"DELETE", "/v1/tokens/none", ""},
 		{"GET", "/v1/sa-key", ""},
 		{"GET", "/v1/backup", ""},
+		{"GET", "/v1/support?seconds=0", ""}, // no trace, which takes seconds
 		{"GET", "/v1/status", ""},
 		{"GET", "/v1/vms", ""},
 		{"PUT", "/v1/vms/acme-1/migration", `{"stage":"copying"}`},
