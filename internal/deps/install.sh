@@ -25,6 +25,7 @@ want=(
   mmdebstrap:mmdebstrap
   lintian:lintian
   rpmlint:rpmlint
+  rpm:rpm # rpmlint reads packages with it
   setpriv:util-linux
 )
 lack=()
