@@ -57,7 +57,9 @@ func (f storeEtcd) with(ctx context.Context, url string, do func(ctx context.Con
 // read returns what a shared state holds.
 func (f storeEtcd) read(ctx context.Context, url string) (s *store.State, at journal.Mark, err error) {
 	err = f.with(ctx, url, func(_ context.Context, st *etcd.Store) error {
-		s, at, err = st.Contents()
+		if s, at, err = st.Contents(); err == nil && at == (journal.Mark{}) {
+			err = fmt.Errorf("%s has no state: no manager has written there; look at the prefix, the part after the last address", url)
+		}
 		return err
 	})
 	return s, at, err

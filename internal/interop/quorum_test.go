@@ -125,6 +125,11 @@ func TestQuorum(t *testing.T) {
 	// A state directory moves into etcd, and a manager goes on with it.
 	must(t, upTime, dir, nil, "sh", "-c", heddle+" store export --secrets "+url+" >backup && "+heddle+" store import backup "+url+"2 && "+
 		heddle+" store export --secrets "+url+"2 >again && grep '{\"lid\"' backup >a && grep '{\"lid\"' again >b && cmp a b")
+	for _, command := range []string{"check", "export"} {
+		if out, err := run(t, upTime, dir, nil, heddle, "store", command, url+"-misspelt"); err == nil || !strings.Contains(out, "has no state") {
+			t.Errorf("store %s of a prefix without a state: %v\n%s", command, err, out)
+		}
+	}
 	if out, err := run(t, upTime, dir, nil, heddle, "store", "import", "backup", url+"2"); err == nil || !strings.Contains(out, "--replace") {
 		t.Errorf("a state was replaced without being asked: %s", out)
 	}
