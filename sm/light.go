@@ -29,11 +29,12 @@ func (c *Core) startAudit() {
 	}
 }
 
-// lightDone ends a light sweep or an audit.
+// lightDone ends a light sweep or an audit. What waited for it follows: upkeep goes behind a light sweep that
+// is due, and nothing else may happen until the next one.
 func (c *Core) lightDone() bool {
 	c.enter(notice.PhaseIdle)
 	c.light.Done(c.agenda.Wanted())
-	return c.agenda.Wanted()
+	return true
 }
 
 // stopLight cuts a light sweep or an audit short, because a sweep is due.

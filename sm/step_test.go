@@ -11,10 +11,12 @@ import (
 	"heddle/internal/fabrictest"
 	"heddle/lab"
 	"heddle/mad"
+	"heddle/partition"
 	"heddle/sim"
 	"heddle/sm"
 	"heddle/sm/config"
 	"heddle/sm/job"
+	"heddle/sm/notice"
 	"heddle/store"
 )
 
@@ -236,6 +238,40 @@ func TestLightSweepAllocations(t *testing.T) {
 	}
 	if per[0] > 0 || per[1] > 0 {
 		t.Errorf("a light sweep allocates %.0f times in the small subnet, %.0f times in the large one", per[0], per[1])
+	}
+}
+
+// TestUpkeepFollowsLightSweep: partitions that change in a light sweep are brought to the ports when it has ended. Upkeep
+// lets a light sweep that is due go first, so it would never begin where nothing but the timers of light sweeps happens.
+func TestUpkeepFollowsLightSweep(t *testing.T) {
+	f, node := generate(t, "torus", "3x3")
+	h := newShell(t, f, sim.Config{HopLatency: time.Microsecond}, lab.DefaultConfig(), node)
+	h.step(sm.Start{})
+	h.run(time.Second)
+	if !h.up {
+		t.Fatal("the subnet is not up")
+	}
+	policy, _, err := partition.Parse(strings.NewReader("Default:ALL=full; b=5:ALL=limited;"), "policy")
+	if err != nil {
+		t.Fatal(err)
+	}
+	asked, applied := false, false
+	h.see = func(_ sm.Event, out *sm.Output) {
+		if !asked && h.core.Status().Phase == notice.PhaseLight {
+			asked = true
+			h.in = append(h.in, sm.SetPartitions{Policy: policy, Tag: 7})
+		}
+		for i := range out.Notices {
+			applied = applied || out.Notices[i].Kind == sm.KindPartitionsApplied && out.Notices[i].Tag == 7
+		}
+	}
+	was := h.core.Status().Light
+	for !asked {
+		h.run(time.Second)
+	}
+	h.run(time.Second)
+	if st := h.core.Status(); !applied || st.Light != was+1 {
+		t.Errorf("applied %v after %d light sweeps", applied, st.Light-was)
 	}
 }
 

@@ -62,6 +62,8 @@ type VPorts interface {
 type Placements interface {
 	// Wanted is what a VPort is to hold now.
 	Wanted(r vport.Ref) vport.Want
+	// Expects reports whether a VPort may have to hold something else in a moment.
+	Expects(p subnet.Place) bool
 	// PortOf is the port behind which the placement of a GUID is; 0: none.
 	PortOf(g ib.GUID) ib.GUID
 	// EachPortWithAlias calls fn for the port of each placement one of whose aliases is named.

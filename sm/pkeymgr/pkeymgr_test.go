@@ -95,6 +95,7 @@ func (b *stage) KeysConfirmed(vport.Ref)                             {}
 func (b *stage) Wanted(vport.Ref) vport.Want                         { return vport.Want{} }
 func (b *stage) PortOf(ib.GUID) ib.GUID                              { return 0 }
 func (b *stage) EachPortWithAlias(func(ib.GUID) bool, func(ib.GUID)) {}
+func (b *stage) Expects(subnet.Place) bool                           { return false }
 func (b *stage) Last() *topo.Topology                                { return nil }
 func (b *stage) Plausible(*topo.Port, *smp.PortInfo) error           { return nil }
 func (b *stage) AskRegion(_ int32, why string)                       { b.Printf("region sweep asked for: %s\n", why) }

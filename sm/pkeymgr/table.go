@@ -2,6 +2,7 @@ package pkeymgr
 
 import (
 	"slices"
+	"time"
 
 	"heddle/ib"
 	"heddle/ib/smp"
@@ -82,6 +83,9 @@ func (m *Manager) step(h holder, pass pass) bool {
 		m.ask(work.OpPKeys, h, uint32(t.Blocks))
 		return true
 	}
+	if m.holdBack(h) {
+		return false
+	}
 	target := m.target(h, pass)
 	for b := range uint32(pkey.Blocks(capacity)) {
 		if pkey.Block(t.Have, b) != pkey.Block(target, b) {
@@ -90,6 +94,19 @@ func (m *Manager) step(h holder, pass pass) bool {
 		}
 	}
 	return false
+}
+
+// expectTime is after how long a table is looked at again that was held back.
+const expectTime = 20 * time.Millisecond
+
+// holdBack reports whether a table is not written yet: that of a virtual port that is not up, and for which a VM may
+// be placed in a moment. It is to be written once (target).
+func (m *Manager) holdBack(h holder) bool {
+	if h.v == nil || !m.virgin(h) || !m.needs.Placements.Expects(h.a.Ref(h.v.Index()).Place()) {
+		return false
+	}
+	m.retry = min(m.retry, m.Now.Add(expectTime))
+	return true
 }
 
 // Discovered has block 0 of the table of an end port read that was just discovered.

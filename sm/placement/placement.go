@@ -152,6 +152,13 @@ func (m *Machine) wake(p subnet.Place) {
 	}
 }
 
+// Expects reports whether a placement that names a function is about to be looked at, so that the function may have
+// to hold its address soon.
+func (m *Machine) Expects(p subnet.Place) bool {
+	l := m.wants[p]
+	return l != nil && l.queued && m.hold[p] != l
+}
+
 // heldBy reports whether a function is known to hold a placement's address, or part of it.
 func (m *Machine) heldBy(l *placement, a *vport.Adapter, v *vport.Port) bool {
 	if v == nil || !v.InfoKnown() || !kindOf(a).mayHold(v) {
