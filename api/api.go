@@ -67,6 +67,7 @@ type Status struct {
 	Version      string    `json:"version" doc:"version of the program"`
 	State        string    `json:"state" doc:"DISCOVERING, STANDBY, MASTER or NOTACTIVE"`
 	Phase        string    `json:"phase" doc:"current phase of the sweep; idle between sweeps"`
+	WaitSeconds  float64   `json:"wait_seconds,omitempty" doc:"so long the sweep waits at most until packets of earlier tables have left; it gives way to hosts that come up, and other changes"`
 	SubnetUp     bool      `json:"subnet_up"`
 	Port         string    `json:"port" doc:"the port through which the subnet is managed"`
 	PortGUID     string    `json:"port_guid"`

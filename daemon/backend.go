@@ -10,6 +10,7 @@ import (
 	"heddle/api/show"
 	"heddle/fabric/cabling"
 	"heddle/fabric/slurm"
+	"heddle/mad"
 	"heddle/sm"
 	"heddle/store/backup"
 	"heddle/vm"
@@ -51,7 +52,11 @@ func (d *Daemon) state() *show.State {
 
 // Status implements api.Backend, as do the methods below.
 func (d *Daemon) Status() api.Status {
-	out := show.Status(d.state())
+	x := d.state()
+	out := show.Status(x)
+	if w := x.SM.WaitsUntil; w != mad.Never {
+		out.WaitSeconds = max(w.Sub(d.now()), 0).Seconds()
+	}
 	d.sa.addTo(&out.SA)
 	return out
 }

@@ -16,6 +16,7 @@ import (
 	"heddle/ib"
 	"heddle/incident"
 	"heddle/perf/findings"
+	"heddle/sm"
 	"heddle/store"
 	"heddle/subnet"
 )
@@ -174,8 +175,11 @@ func (d *Daemon) PortActions() []api.PortAction {
 	out := []api.PortAction{}
 	for i := range list {
 		x := showPort(s, &list[i])
-		if !x.Disabled {
-			x.DisableAt = d.disableAt(&list[i])
+		if st := d.status.Load(); st != nil {
+			x.GoesOnAt = d.waitOf(st.PutOff, &list[i])
+			if list[i].Kind == subnet.Isolate && !x.Disabled {
+				x.DisableAt = d.waitOf(st.Disabling, &list[i])
+			}
 		}
 		out = append(out, x)
 	}
@@ -183,13 +187,9 @@ func (d *Daemon) PortActions() []api.PortAction {
 	return out
 }
 
-// disableAt is about when an isolated link is disabled; nil: it does not wait for that.
-func (d *Daemon) disableAt(a *subnet.PortAction) *time.Time {
-	st := d.status.Load()
-	if st == nil || a.Kind != subnet.Isolate {
-		return nil
-	}
-	for _, x := range st.Disabling {
+// waitOf is about when the wait of a link ends; nil: it does not wait.
+func (d *Daemon) waitOf(waits []sm.LinkWait, a *subnet.PortAction) *time.Time {
+	for _, x := range waits {
 		if a.Is(x.Node, x.Port) {
 			at := time.Now().Add(x.At.Sub(d.now())).UTC().Round(time.Second)
 			return &at

@@ -15,7 +15,8 @@ import (
 //
 // A sweep is broken off only if a port is read as down that leads to another switch, or to a node
 // that owes an answer (package peek). It is not broken off for traps without news, hosts that come
-// and go, and links that return: a new plan would only add waits.
+// and go, and links that return: a new plan would only add waits. For those only a wait that repairs
+// nothing is left (giveway.go).
 
 // maxBreaks is how many sweeps in a row are broken off. The next one runs to its end: where faults
 // never stop, changes with long drains would otherwise never end.

@@ -305,7 +305,7 @@ func (c *Core) nextPhase() bool {
 	case notice.PhaseRoute:
 		return c.routed()
 	case notice.PhaseDiscard, notice.PhaseDrain, notice.PhaseDistribute, notice.PhaseTop:
-		return c.install.Continue()
+		return c.install.Continue() || c.giveWay()
 	case notice.PhaseLanes:
 		return c.lanesSet()
 	case notice.PhaseArm:

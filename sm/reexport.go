@@ -135,6 +135,7 @@ const (
 	KindRepath            = notice.KindRepath
 	KindPortAction        = notice.KindPortAction
 	KindDrainKept         = notice.KindDrainKept
+	KindGaveWay           = notice.KindGaveWay
 	KindLevelsUnanswered  = notice.KindLevelsUnanswered
 	KindManagerLevel      = notice.KindManagerLevel
 	KindKept              = notice.KindKept

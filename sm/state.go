@@ -27,10 +27,11 @@ type sweepState struct {
 
 // breakState counts the sweeps that were broken off, and has what they left unfinished (breakoff.go).
 type breakState struct {
-	count int      // sweeps in a row that were broken off
-	at    mad.Time // when the sweep under way is broken off
-	why   string
-	carry discover.Carry
+	count   int      // sweeps in a row that were broken off
+	gaveWay int      // changes that gave way to others, since the last that did not
+	at      mad.Time // when the sweep under way is broken off
+	why     string
+	carry   discover.Carry
 }
 
 // schedule has the times of work between sweeps; mad.Never where there is none (timers.go).

@@ -36,7 +36,8 @@ func (c *Core) Status() Status {
 	}
 	s.Settled = c.Settled()
 	s.Unseen, s.OwnSilent = c.absent.Count()
-	s.Damped, s.Disabling = c.links.Damped(), c.links.Disabling()
+	s.Damped, s.Disabling, s.PutOff = c.links.Damped(), c.links.Disabling(), c.links.LinksPutOff()
+	s.WaitsUntil = c.install.Next()
 	s.Partitions = c.pkeys.Status()
 	s.Virtual = c.vports.Status()
 	s.Moves = c.moveStatus()
@@ -110,7 +111,9 @@ type Status struct {
 	Unseen     int          // nodes that do not answer and have not left
 	OwnSilent  bool         // our own node is one of them
 	Damped     []DampedLink // links kept out for failing again and again
-	Disabling  []Disabling  // isolated links that wait for packets to leave them
+	Disabling  []LinkWait   // isolated links that wait for packets to leave them
+	PutOff     []LinkWait   // links that keep their routes until then, because something else comes first
+	WaitsUntil mad.Time     // when packets have left and the change of tables goes on; mad.Never: nothing waits
 	Partitions PartitionStatus
 	Virtual    VirtualStatus
 	Moves      MoveStatus
@@ -137,8 +140,8 @@ type PartitionStatus = pkeymgr.Status
 // DampedLink is a link that is kept out of the subnet for a while.
 type DampedLink = linkmgr.DampedLink
 
-// Disabling is an isolated link, and when it is disabled.
-type Disabling = linkmgr.Disabling
+// LinkWait is a link with which something is done at a time.
+type LinkWait = linkmgr.LinkWait
 
 // VirtualStatus counts virtual ports. See package vport.
 type VirtualStatus = vport.Status

@@ -21,6 +21,9 @@ const maxAttempts = 3
 func (c *Core) endSweep() {
 	finished := c.Phase == notice.PhaseActivate
 	c.breaking.count, c.breaking.at = 0, mad.Never
+	if finished && !c.links.PuttingOff() {
+		c.breaking.gaveWay = 0
+	}
 	c.enter(notice.PhaseIdle)
 	c.Sweeps++
 	if !c.Region {

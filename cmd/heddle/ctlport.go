@@ -195,6 +195,8 @@ func printPortActions(w io.Writer, body []byte) error {
 		switch {
 		case p.Disabled:
 			disabled = "yes"
+		case p.GoesOnAt != nil:
+			disabled = "no; goes on at about " + p.GoesOnAt.Local().Format(time.TimeOnly)
 		case p.DisableAt != nil:
 			disabled = "at about " + p.DisableAt.Local().Format(time.TimeOnly)
 		}

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math"
 	"net/http"
 	"strings"
 	"text/tabwriter"
@@ -60,7 +61,11 @@ func printStatus(w io.Writer, body []byte, asked string) error {
 	case s.State == "STANDBY":
 		up = "" // whether the subnet is up is for the active one to say
 	}
-	row("state", "%s%s (%s)", s.State, up, s.Phase)
+	phase := s.Phase
+	if s.WaitSeconds > 0 {
+		phase += fmt.Sprintf(", waits up to %.0f s for packets to leave", math.Ceil(s.WaitSeconds))
+	}
+	row("state", "%s%s (%s)", s.State, up, phase)
 	port := strings.TrimSpace(s.Port + " " + s.PortGUID)
 	if s.LID != 0 {
 		port += fmt.Sprintf(" LID %d", s.LID)

@@ -131,6 +131,16 @@ func (h *History) Flattened(was, flat *route.Tables) {
 	}
 }
 
+// Reached is called before Abandon where all that the stages of a plan wrote so far is acknowledged: packets have not
+// met what it was to lead to, but only what is installed.
+func (h *History) Reached(p *transition.Plan, to, installed *route.Tables) {
+	for i := range h.states {
+		if s := &h.states[i]; s.plan == p && s.tables == to {
+			s.tables = installed
+		}
+	}
+}
+
 // Abandon notes that no more entries are written of the states that a transition was about to
 // reach.
 func (h *History) Abandon(now mad.Time) {

@@ -332,7 +332,21 @@ func (x *Installer) Stoppable() bool {
 	return d.result == nil || !d.result.Transition.LanesUnknown || d.next == 0
 }
 
-// Stop leaves a change in the middle, because of a fault. What is not answered is in doubt
+// MayGiveWay reports whether the change under way waits for packets alone, and tables for the same graph can be had
+// without a wait.
+func (x *Installer) MayGiveWay() bool {
+	r := x.change.result
+	return r != nil && r.Transition.Force == transition.ModeAuto && !x.WaitsForHosts() && !x.Failing()
+}
+
+// GiveWay is called before Stop where MayGiveWay.
+func (x *Installer) GiveWay() {
+	r := x.change.result
+	x.keepRows()
+	x.past.Reached(r.Plan, r.Tables, x.Rows())
+}
+
+// Stop leaves a change in the middle, because of a fault or of something that does not wait for it. What is not answered is in doubt
 // already. It reports whether a switch did not take its part.
 func (x *Installer) Stop() (failing bool) {
 	d := &x.change

@@ -23,7 +23,8 @@ type actions struct {
 	// due is when a drained link that is to be disabled is looked at again, by the key of its action.
 	due map[topo.PortID]due
 	// slow are links without routes because they are slower than they could be, by their first ends.
-	slow map[topo.PortID]bool
+	slow  map[topo.PortID]bool
+	later putOff
 }
 
 // due is when a link is looked at again. Free: no entry leads over it, and it is disabled then.
@@ -32,19 +33,19 @@ type due struct {
 	free bool
 }
 
-// Disabling is a link that is to be disabled when packets of earlier tables have left it.
-type Disabling struct {
+// LinkWait is a link with which something is done at a time, when packets of earlier tables have left.
+type LinkWait struct {
 	Node ib.GUID
 	Port uint8
 	At   mad.Time
 }
 
-// Disabling lists the links that wait for packets to leave them, in the order of the actions.
-func (m *Manager) Disabling() (list []Disabling) {
+// Disabling lists the links that are to be disabled when packets have left them, in the order of the actions.
+func (m *Manager) Disabling() (list []LinkWait) {
 	for i := range m.actions.list {
 		a := &m.actions.list[i]
 		if d, ok := m.actions.due[actionID(a)]; ok && d.free {
-			list = append(list, Disabling{a.Node, a.Port, d.at})
+			list = append(list, LinkWait{a.Node, a.Port, d.at})
 		}
 	}
 	return list
@@ -121,18 +122,21 @@ func (m *Manager) MarkDrained(touch func(n int32)) {
 	var links [][2]ref
 	var of []*subnet.PortAction
 	out := map[ref]bool{} // ends of links that are to have no routes
+	m.forgetPutOff()
 	for i := range m.actions.list {
 		a := &m.actions.list[i]
 		ends, ok := m.linked(a)
 		if !ok || a.Kind == subnet.Restore || ends[0] == f.Self || ends[1] == f.Self || !f.Nodes[ends[0].Node].IsSwitch() || !f.Nodes[ends[1].Node].IsSwitch() {
 			continue // the only port of a LID has its routes as long as it is up
 		}
+		if touch(ends[0].Node); m.actions.later.has(m, ends) {
+			continue
+		}
 		links, of = append(links, ends), append(of, a)
 		out[ends[0]], out[ends[1]] = true, true
-		touch(ends[0].Node)
 		touch(ends[1].Node)
 	}
-	slow := m.throttled(out)
+	slow := slices.DeleteFunc(m.throttled(out), func(ends [2]ref) bool { return m.actions.later.has(m, ends) })
 	for _, ends := range slow {
 		out[ends[0]], out[ends[1]] = true, true
 	}
@@ -328,17 +332,24 @@ func (m *Manager) answeredPhysical(it work.Item, comp *mad.Completion, what stri
 	m.needs.Discovery.AskRegion(n, what+": "+where.String())
 }
 
-// nextAction is when CarryOut has to be called again; mad.Never if nothing waits.
+// nextAction is when MarkDrained or CarryOut has to be called again; mad.Never if nothing waits.
 func (m *Manager) nextAction() (t mad.Time) {
-	t = mad.Never
+	t = m.actions.later.next()
 	for _, d := range m.actions.due {
 		t = min(t, d.at)
 	}
 	return t
 }
 
-// DueActions are the switches of links that are to be disabled now, which the next sweep is to read.
+// DueActions are the switches of links that are to be disabled now, or to have no routes from now on, which the
+// next sweep is to read.
 func (m *Manager) DueActions() (switches []ib.GUID) {
+	if x := &m.actions.later; x.next() <= m.Now {
+		for id := range x.links {
+			switches = append(switches, id.Node)
+		}
+		slices.Sort(switches)
+	}
 	for i := range m.actions.list {
 		if d, ok := m.actions.due[actionID(&m.actions.list[i])]; ok && d.at <= m.Now {
 			switches = append(switches, m.actions.list[i].Node)

@@ -88,6 +88,7 @@ const (
 	KindTakeover                          // a manager answers from what its predecessor published, or does not: Text says why
 	KindPortAction                        // a port was disabled or enabled, as somebody asked for
 	KindDrainKept                         // a link that is to be drained keeps its routes
+	KindGaveWay                           // a change of routes that waits gave way to something else: Text says to what, Dur for how long
 	KindInternal                          // the manager found a mistake in itself: Text says what
 )
 
@@ -109,7 +110,7 @@ var kindNames = [...]string{
 	KindAliasRefused: "alias_refused", KindMoved: "moved",
 	KindVPortUp: "vport_up", KindVPortDown: "vport_down",
 	KindVPortRefused: "vport_refused", KindVPortDuplicate: "vport_duplicate",
-	KindPortAction: "port_action", KindDrainKept: "drain_kept",
+	KindPortAction: "port_action", KindDrainKept: "drain_kept", KindGaveWay: "gave_way",
 	KindRepair: "repair", KindTransientCycle: "transient_cycle", KindNodeAnswers: "node_answers",
 	KindLevelsUnanswered: "levels_unanswered", KindKept: "kept", KindManagerLevel: "manager_level", KindSMLID: "sm_lid", KindTakeover: "takeover", KindInternal: "internal",
 }

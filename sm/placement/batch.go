@@ -59,6 +59,9 @@ func (m *Machine) Advance() bool {
 	}
 }
 
+// Waiting reports whether placements have changed that no batch has yet.
+func (m *Machine) Waiting() bool { return len(m.dirty) > 0 }
+
 // begin gathers a new batch, if there is one and nothing else comes first.
 func (m *Machine) begin() bool {
 	m.tell()

@@ -167,6 +167,9 @@ func (r *Router) BreakOff() {
 	}
 }
 
+// Repairs reports whether the sweep connects pairs that a fault broke.
+func (r *Router) Repairs() bool { return r.repair.report != nil && r.repair.report.Broken > 0 }
+
 // Next is when better tables are looked for.
 func (r *Router) Next() mad.Time { return r.improve.at }
 

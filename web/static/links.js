@@ -22,6 +22,7 @@ export function actionText(a) {
   if (a.why) parts.push(a.why);
   if (a.action !== 'restore' && a.entries) parts.push(`${num(a.entries)} entries still lead over it`);
   if (a.action === 'isolate' && !a.disabled) parts.push(a.disable_at ? `disabled at about ${date(a.disable_at)}` : 'not disabled yet');
+  if (a.goes_on_at) parts.push(`waits for packets to leave, goes on at about ${date(a.goes_on_at)}`);
   return parts.join(', ');
 }
 
