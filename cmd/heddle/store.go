@@ -336,7 +336,9 @@ func makeState(path string, write func(path string) error, replace bool) (err er
 		var damaged *boltdb.CorruptError
 		var newer *boltdb.FormatError
 		// It fails if a manager uses it. A file of an older format stays as it is.
-		if _, _, err := boltdb.ReadContents(path); err != nil && !errors.As(err, &damaged) && !errors.As(err, &newer) {
+		_, _, err := boltdb.ReadContents(path)
+		other := errors.As(err, &damaged) && damaged.Foreign && filepath.Base(path) != boltdb.FileName
+		if err != nil && (other || !errors.As(err, &damaged)) && !errors.As(err, &newer) {
 			return err
 		}
 	case !errors.Is(err, fs.ErrNotExist):

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"io"
 	"os"
 	"runtime/debug"
 	"sync"
@@ -53,10 +54,15 @@ type CorruptError struct {
 	Path string
 	What string
 	Err  error
+	// Foreign: it does not begin as a state file does, so it likely is another kind of file.
+	Foreign bool
 }
 
 // Error implements error.
 func (e *CorruptError) Error() string {
+	if e.Foreign {
+		return fmt.Sprintf("store: %s is not a Heddle store: it does not begin as one; name a state file or its directory; if it was one, move it away and restore a copy", e.Path)
+	}
 	s := fmt.Sprintf("store: %s is damaged: %s", e.Path, e.What)
 	if e.Err != nil {
 		s += ": " + e.Err.Error()
@@ -179,13 +185,13 @@ func open(path string, readOnly bool, o Options) (s *DB, err error) {
 		if !fi.Mode().IsRegular() {
 			return nil, fmt.Errorf("store: %s is not a regular file", path)
 		}
-		if fi.Mode().Perm()&0o077 != 0 {
-			return nil, fmt.Errorf("store: %s holds keys but has mode %#o: run chmod 600 on it", path, fi.Mode().Perm())
-		}
 		if fresh = fi.Size() == 0; !fresh {
 			if err := headerCheck(path); err != nil {
 				return nil, err
 			}
+		}
+		if fi.Mode().Perm()&0o077 != 0 { // after the kind: another file may have any mode
+			return nil, fmt.Errorf("store: %s holds keys but has mode %#o: run chmod 600 on it", path, fi.Mode().Perm())
 		}
 	} else if readOnly || !os.IsNotExist(err) {
 		return nil, fmt.Errorf("store: %w", err)
@@ -219,12 +225,12 @@ func headerCheck(path string) error {
 	}
 	defer f.Close()
 	var b [32]byte
-	if _, err := f.ReadAt(b[:], 0); err != nil {
-		return &CorruptError{Path: path, What: "shorter than its header", Err: err}
+	if _, err := f.ReadAt(b[:], 0); err != nil && !errors.Is(err, io.EOF) {
+		return fmt.Errorf("store: %w", err)
 	}
 	const boltMagic = 0xED0CDAED
 	if binary.NativeEndian.Uint32(b[16:]) != boltMagic {
-		return &CorruptError{Path: path, What: "no bbolt file (bad magic number)"}
+		return &CorruptError{Path: path, What: "no bbolt file", Foreign: true}
 	}
 	return nil
 }

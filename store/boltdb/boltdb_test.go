@@ -143,6 +143,25 @@ func TestMode(t *testing.T) {
 	refused(t, t.TempDir(), "not a regular file")
 }
 
+// TestOtherKind: the error of a file of another kind says so, whatever its mode and its length are.
+func TestOtherKind(t *testing.T) {
+	for _, text := range []string{"Default=0x7fff : ALL=full;\n", strings.Repeat("# partitions of the racks\n", 100)} {
+		path := filepath.Join(t.TempDir(), "p.conf")
+		for _, mode := range []os.FileMode{0o644, 0o600} {
+			if err := os.WriteFile(path, []byte(text), mode); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.Chmod(path, mode); err != nil {
+				t.Fatal(err)
+			}
+			err := refused(t, path, path+" is not a Heddle store")
+			if c := (*boltdb.CorruptError)(nil); !errors.As(err, &c) || !c.Foreign || strings.Contains(err.Error(), "chmod") {
+				t.Errorf("mode %v: %v", mode, err)
+			}
+		}
+	}
+}
+
 // refused opens path, wants an error that contains what, and the file left
 // as it was.
 func refused(t *testing.T, path, what string) error {
