@@ -54,9 +54,10 @@ func (f smFlags) openEtcd(ctx context.Context, log *slog.Logger) (*etcd.Store, e
 	if err != nil {
 		return nil, err
 	}
-	for {
+	say := func(why error) { log.Warn("waiting for etcd", "store", f.Etcd.Store, "err", why) }
+	for ; ; say = func(error) {} {
 		limited, cancel := context.WithTimeout(ctx, etcdPatience)
-		st, err := etcd.Open(limited, o)
+		st, err := openSaying(limited, o, say)
 		cancel()
 		switch {
 		case err == nil:

@@ -71,7 +71,7 @@ checked too, and the commands that go back to the older version are printed.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			path := args[0]
 			if isEtcd(path) {
-				s, at, err := shared.read(cmd.Context(), path)
+				s, at, err := shared.read(cmd, path)
 				if err == nil {
 					_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s is sound: %s, %v\n", path, contents(s), at)
 				}
@@ -214,7 +214,7 @@ of a running manager.`,
 			b := &backup.Backup{}
 			var err error
 			if isEtcd(args[0]) {
-				b.State, b.At, err = shared.read(cmd.Context(), args[0])
+				b.State, b.At, err = shared.read(cmd, args[0])
 			} else {
 				b.State, b.At, err = boltdb.ReadContents(stateFile(args[0]))
 			}
@@ -297,7 +297,7 @@ Omitted records are printed.`,
 				if version != "" {
 					return usagef("--for makes state files only")
 				}
-				if err := shared.write(cmd.Context(), path, s, at, replace); err != nil {
+				if err := shared.write(cmd, path, s, at, replace); err != nil {
 					return err
 				}
 				_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s has %s\n", path, contents(s))

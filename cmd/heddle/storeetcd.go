@@ -34,8 +34,8 @@ func isEtcd(arg string) bool { return strings.HasPrefix(arg, etcd.Scheme) }
 // storeWait bounds what a command does with a shared state.
 const storeWait = time.Minute
 
-// with opens the shared state of a URL for f.
-func (f storeEtcd) with(ctx context.Context, url string, do func(ctx context.Context, st *etcd.Store) error) error {
+// with opens the shared state of a URL for f. It says on standard error that it waits for etcd.
+func (f storeEtcd) with(cmd *cobra.Command, url string, do func(ctx context.Context, st *etcd.Store) error) error {
 	f.Etcd.Store = url
 	if err := f.Check(); err != nil {
 		return &usageError{err}
@@ -45,9 +45,11 @@ func (f storeEtcd) with(ctx context.Context, url string, do func(ctx context.Con
 		return err
 	}
 	o.Wait = storeWait / 10
-	ctx, cancel := context.WithTimeout(ctx, storeWait)
+	ctx, cancel := context.WithTimeout(cmd.Context(), storeWait)
 	defer cancel()
-	st, err := etcd.Open(ctx, o)
+	st, err := openSaying(ctx, o, func(why error) {
+		fmt.Fprintf(cmd.ErrOrStderr(), "waiting for etcd at %s, up to %.0f s: %v\n", strings.Join(o.Endpoints, ","), storeWait.Seconds(), why)
+	})
 	if err != nil {
 		return err
 	}
@@ -55,8 +57,8 @@ func (f storeEtcd) with(ctx context.Context, url string, do func(ctx context.Con
 }
 
 // read returns what a shared state holds.
-func (f storeEtcd) read(ctx context.Context, url string) (s *store.State, at journal.Mark, err error) {
-	err = f.with(ctx, url, func(_ context.Context, st *etcd.Store) error {
+func (f storeEtcd) read(cmd *cobra.Command, url string) (s *store.State, at journal.Mark, err error) {
+	err = f.with(cmd, url, func(_ context.Context, st *etcd.Store) error {
 		if s, at, err = st.Contents(); err == nil && at == (journal.Mark{}) {
 			err = fmt.Errorf("%s has no state: no manager has written there; look at the prefix, the part after the last address", url)
 		}
@@ -66,8 +68,8 @@ func (f storeEtcd) read(ctx context.Context, url string) (s *store.State, at jou
 }
 
 // write puts a state in the place of a shared one. A manager that has the term loses it.
-func (f storeEtcd) write(ctx context.Context, url string, s *store.State, at journal.Mark, replace bool) error {
-	return f.with(ctx, url, func(ctx context.Context, st *etcd.Store) error {
+func (f storeEtcd) write(cmd *cobra.Command, url string, s *store.State, at journal.Mark, replace bool) error {
+	return f.with(cmd, url, func(ctx context.Context, st *etcd.Store) error {
 		last, err := st.Last()
 		switch {
 		case err != nil:
