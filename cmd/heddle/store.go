@@ -245,7 +245,7 @@ of a running manager.`,
 }
 
 func storeImport() *cobra.Command {
-	var replace bool
+	var over overwrite
 	var shared storeEtcd
 	var version string
 	c := &cobra.Command{
@@ -258,8 +258,11 @@ runs the command, the new file gets the owner of its directory. An existing stat
 file is not changed, unless --replace is given; it is then kept with the suffix
 .before, in place of an earlier one. What is missing in a backup ('heddle store
 export' without --secrets) is printed. The journal begins a new term, so that it is
-not taken for that of the backup's manager.
+not taken for that of the backup's manager. A backup without any entry replaces an
+existing state only with --allow-empty.
+
 STATE may be etcd://HOST:PORT[,HOST:PORT...][/PREFIX]: stop all its managers first.
+The import is refused while one of them has the term and answers.
 
 --for makes a file that an older version reads (docs/upgrade.md). It has no
 tables that the version does not know, and no journal if the version has none.
@@ -297,14 +300,14 @@ Omitted records are printed.`,
 				if version != "" {
 					return usagef("--for makes state files only")
 				}
-				if err := shared.write(cmd, path, s, at, replace); err != nil {
+				if err := shared.write(cmd, path, s, at, over); err != nil {
 					return err
 				}
 				_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s has %s\n", path, contents(s))
 				return err
 			}
 			path = stateFile(path)
-			if err := makeState(path, write, replace); err != nil {
+			if err := makeState(path, s, write, over); err != nil {
 				return err
 			}
 			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s has %s, %v\n", path, contents(s), at)
@@ -312,7 +315,8 @@ Omitted records are printed.`,
 		},
 	}
 	shared = newStoreEtcd(c)
-	c.Flags().BoolVar(&replace, "replace", false, "replace an existing state file, which is kept with the suffix .before")
+	c.Flags().BoolVar(&over.replace, "replace", false, "replace an existing state; a file is kept with the suffix .before")
+	c.Flags().BoolVar(&over.empty, "allow-empty", false, "with --replace: also by a backup without any entry")
 	c.Flags().StringVar(&version, "for", "", "make a file for an older `VERSION`: "+strings.Join(olderNames(), ", "))
 	return c
 }
@@ -327,18 +331,47 @@ func openToOthers(w io.Writer) bool {
 	return err == nil && st.Mode().IsRegular() && st.Mode().Perm()&0o077 != 0
 }
 
-// makeState writes a new state file beside path and moves it there when it is complete.
-func makeState(path string, write func(path string) error, replace bool) (err error) {
+// overwrite says what an import may do to a state that exists.
+type overwrite struct {
+	replace bool
+	empty   bool // a state without entries may replace it
+}
+
+// isEmpty reports whether a state has no entry.
+func isEmpty(s *store.State) bool {
+	return len(s.LIDs)+len(s.MKeys)+len(s.Neighbors)+len(s.Records) == 0
+}
+
+// check refuses to replace a state that has entries, or is damaged (nil), by one that has none.
+func (o overwrite) check(name string, s, had *store.State) error {
+	if o.empty || !isEmpty(s) || had != nil && isEmpty(had) {
+		return nil
+	}
+	what := "cannot be read"
+	if had != nil {
+		what = "has " + contents(had)
+	}
+	return fmt.Errorf("%s %s, and the backup has no entry: nothing was changed; give --allow-empty to replace it by an empty state", name, what)
+}
+
+// makeState writes a new state file, of s, beside path and moves it there when it is complete.
+func makeState(path string, s *store.State, write func(path string) error, over overwrite) (err error) {
 	switch _, err := os.Stat(path); {
-	case err == nil && !replace:
+	case err == nil && !over.replace:
 		return fmt.Errorf("%s exists; give --replace to put the backup in its place", path)
 	case err == nil:
 		var damaged *boltdb.CorruptError
 		var newer *boltdb.FormatError
 		// It fails if a manager uses it. A file of an older format stays as it is.
-		_, _, err := boltdb.ReadContents(path)
+		had, _, err := boltdb.ReadContents(path)
 		other := errors.As(err, &damaged) && damaged.Foreign && filepath.Base(path) != boltdb.FileName
 		if err != nil && (other || !errors.As(err, &damaged)) && !errors.As(err, &newer) {
+			return err
+		}
+		if err != nil {
+			had = nil
+		}
+		if err := over.check(path, s, had); err != nil {
 			return err
 		}
 	case !errors.Is(err, fs.ErrNotExist):
@@ -358,7 +391,7 @@ func makeState(path string, write func(path string) error, replace bool) (err er
 	if err := giveToOwner(fresh); err != nil {
 		return err
 	}
-	if replace {
+	if over.replace {
 		// A link, so that there is a state file at any moment: a manager that starts without one
 		// begins with nothing.
 		before := path + ".before"

@@ -67,17 +67,26 @@ func (f storeEtcd) read(cmd *cobra.Command, url string) (s *store.State, at jour
 	return s, at, err
 }
 
-// write puts a state in the place of a shared one. A manager that has the term loses it.
-func (f storeEtcd) write(cmd *cobra.Command, url string, s *store.State, at journal.Mark, replace bool) error {
+// write puts a state in the place of a shared one, unless a manager has the term.
+func (f storeEtcd) write(cmd *cobra.Command, url string, s *store.State, at journal.Mark, over overwrite) error {
 	return f.with(cmd, url, func(ctx context.Context, st *etcd.Store) error {
-		last, err := st.Last()
+		had, last, err := st.Contents()
 		switch {
 		case err != nil:
 			return err
-		case last != journal.Mark{} && !replace:
+		case last != journal.Mark{} && !over.replace:
 			return fmt.Errorf("%s has a state (%v); give --replace to put the backup in its place", url, last)
 		}
-		if err := st.Claim(ctx, 0); err != nil {
+		if err := over.check(url, s, had); err != nil {
+			return err
+		}
+		err = st.ClaimVacant(ctx, 0, func(owner string) {
+			fmt.Fprintf(cmd.ErrOrStderr(), "asking whether %s still runs, which takes up to %.0f s\n", owner, etcd.AnswerWait.Seconds())
+		})
+		if used, ok := errors.AsType[*etcd.OwnerError](err); ok {
+			return fmt.Errorf("%s: %s uses this state, and nothing was changed: stop all managers of the prefix first", url, used.Owner)
+		}
+		if err != nil {
 			return err
 		}
 		// Others may have written until then, and terms never fall.

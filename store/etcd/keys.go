@@ -86,10 +86,17 @@ type termValue struct {
 }
 
 func (t termValue) String() string {
-	if t.Name != "" {
-		return fmt.Sprintf("%s (port GUID %v)", t.Name, t.GUID)
+	who := "the manager"
+	if t.GUID == 0 {
+		who = "'heddle store import'"
 	}
-	return "port GUID " + t.GUID.String()
+	if t.Name != "" {
+		who += fmt.Sprintf(" on %q", t.Name)
+	}
+	if t.GUID != 0 {
+		who += fmt.Sprintf(" (port GUID %v)", t.GUID)
+	}
+	return who
 }
 
 // decodeTerm refuses what this program did not write.

@@ -100,10 +100,10 @@ func randomID() string {
 	return hex.EncodeToString(b[:])
 }
 
-// Claim takes the term from whoever has it, without an entry in the journal: for tools that replace
-// the state. From then on this Store can write, and the one that had the term cannot.
+// Claim takes the term from whoever has it, without an entry in the journal. From then on this Store can
+// write, and the one that had the term cannot. Tools that replace the state use ClaimVacant.
 func (s *Store) Claim(ctx context.Context, guid ib.GUID) error {
-	return s.converse(ctx, func(ctx context.Context) error { return s.take(ctx, guid) })
+	return s.converse(ctx, func(ctx context.Context) error { return s.take(ctx, guid, nil) })
 }
 
 // Win is Claim for a manager that became master of the subnet: it also begins a term in the journal
@@ -114,7 +114,7 @@ func (s *Store) Win(ctx context.Context, guid ib.GUID, reason string) (had journ
 		reason = reason[:journal.MaxReason]
 	}
 	err = s.converse(ctx, func(ctx context.Context) error {
-		if err := s.take(ctx, guid); err != nil {
+		if err := s.take(ctx, guid, nil); err != nil {
 			return err
 		}
 		had = s.position().Mark
@@ -136,8 +136,9 @@ func (s *Store) Win(ctx context.Context, guid ib.GUID, reason string) (had journ
 	return had, err
 }
 
-// take claims the term and reads what was written before.
-func (s *Store) take(ctx context.Context, guid ib.GUID) error {
+// take claims the term and reads what was written before. may refuses to take it from an owner; nil: from
+// nobody.
+func (s *Store) take(ctx context.Context, guid ib.GUID, may func(now termValue) error) error {
 	mine := encode(termValue{Version: formatVersion, Claim: randomID(), Name: s.opt.Name, GUID: guid})
 	// What an earlier claim of ours left in doubt can be written no more when this one succeeds. If
 	// it has been written, it is read below like anybody's.
@@ -153,7 +154,11 @@ func (s *Store) take(ctx context.Context, guid ib.GUID) error {
 				c = claim{mine, kvs[0].ModRevision}
 				break
 			}
-			if _, err := decodeTerm(kvs[0].Value); err != nil {
+			now, err := decodeTerm(kvs[0].Value)
+			if err == nil && may != nil {
+				err = may(now)
+			}
+			if err != nil {
 				return err
 			}
 			seen = kvs[0].ModRevision
