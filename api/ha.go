@@ -61,7 +61,7 @@ type Quorum struct {
 	Refused   float64 `json:"refused_seconds,omitempty" doc:"master: for how long changes have been refused"`
 	Entries   uint64  `json:"entries" doc:"changes of this manager that were stored, since it started"`
 	Commit    float64 `json:"commit_seconds" doc:"mean time until a change was stored"`
-	Takeovers uint64  `json:"takeovers" doc:"times that this manager won the term"`
+	Takeovers uint64  `json:"takeovers" doc:"times that this manager won the term, but for the first term of a state"`
 	Warm      bool    `json:"warm" doc:"standby: it has what the master publishes, so it answers before it has read the subnet"`
 
 	Members []Member `json:"members,omitempty" doc:"the other managers, with --peer"`
@@ -114,7 +114,7 @@ type Pair struct {
 	Held        bool    `json:"held,omitempty" doc:"because of it this standby does not take over"`
 	Entries     uint64  `json:"entries" doc:"entries of this manager that count, since it started"`
 	Commit      float64 `json:"commit_seconds" doc:"mean time until an entry counts"`
-	Takeovers   uint64  `json:"takeovers" doc:"times that this manager became active"`
+	Takeovers   uint64  `json:"takeovers" doc:"times that this manager became active, but for the first term of a state"`
 	Answering   float64 `json:"takeover_seconds" doc:"the last time: from the decision to answers from the whole subnet; 0: not yet"`
 	Forks       int     `json:"forks" doc:"files with entries that were put aside"`
 	// ForksDeleted counts since the start.

@@ -94,7 +94,7 @@ func (a *active) begin(c *Core, spare, waits bool, lapse mad.Time) {
 // grant begins the term.
 func (a *active) grant(c *Core, why Why) {
 	a.granted, a.alone, c.aborted = true, c.note.alone, false
-	c.out.Grant = &Grant{Why: why, Stale: why == WhyStale || why == WhyAsked, Until: a.lapse}
+	c.out.Grant = &Grant{Why: why, Stale: why == WhyStale || why == WhyAsked, First: c.had.Term.Owner == 0, Until: a.lapse}
 	c.nextSign = c.now
 	c.tell(Notice{Kind: NoticeActive, Why: why, Mark: c.last})
 }

@@ -360,6 +360,7 @@ const (
 type Grant struct {
 	Why   Why
 	Stale bool // it may lack entries that were acknowledged
+	First bool // no manager has written its state before: nobody was active
 	// Until is the time until which this manager must become the SM of the peer's port. After that
 	// the shell must write nothing to that port, because the peer may be alone.
 	Until mad.Time

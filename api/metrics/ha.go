@@ -58,7 +58,7 @@ func NewHA(now func() HA) prometheus.Gatherer {
 		lagTime:   describe("ha_lag_seconds", "How long it has lacked any."),
 		commit:    describe("ha_commit_seconds", "Time until entries of this manager counted."),
 		peer:      describe("ha_peer_up", "1 if the partner was heard on the channel within the last second.", "channel"),
-		takeovers: describe("ha_takeovers_total", "Times that this manager became active.", "reason"),
+		takeovers: describe("ha_takeovers_total", "Times that this manager became active, but for the first term of a state.", "reason"),
 		relayed:   describe("ha_relayed_queries_total", "Queries that this manager passed on to its partner after a handover."),
 		answers:   describe("ha_relayed_answers_total", "Answers of the partner to those that this manager passed back to hosts."),
 		dropped:   describe("ha_relayed_dropped_total", "Queries that came after a handover and whose host got no answer.", "reason"),

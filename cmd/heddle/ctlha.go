@@ -140,7 +140,7 @@ func printPair(row func(k, f string, a ...any), h *api.HA) {
 	case last < 0:
 		peer = "not heard,"
 	case last > silentPartner:
-		peer = "silent, " + peer + " before,"
+		peer = fmt.Sprintf("last heard %s, %s then,", ago(last), peer)
 	}
 	row("partner", "%s at %s, port GUID %s, LID %d", peer, p.Peer, p.PeerGUID, p.PeerLID)
 	switch {
@@ -211,8 +211,9 @@ func printChannels(row func(k, f string, a ...any), h *api.HA) {
 	}
 }
 
-// silentPartner is for how long a partner is what it said last, in seconds.
-const silentPartner = 2
+// silentPartner is for how long a partner is what it said last, in seconds: it says so every 0.1 s, and
+// without that its standby takes over (replica.Config.Take).
+const silentPartner = 0.4
 
 // lastHeard is how long ago the partner was heard on any channel, in seconds; negative: it was not.
 func lastHeard(p *api.Pair) float64 {

@@ -39,7 +39,7 @@ func TestPrintHA(t *testing.T) {
 term 2 of 0x1
 entry 9 here, 7 there
 lag 2 entries for 3.0 s
-partner silent, standby before, at b:7482, port GUID 0x2, LID 4
+partner last heard 2.5 s ago, standby then, at b:7482, port GUID 0x2, LID 4
 priority 3, the partner has 2: give both the same, heddle ctl ha priority
 settings these differ, give both managers the same: hoq-life, qos
 last sync 3.0 s ago
@@ -68,14 +68,14 @@ port 0x1, down, its SM is LID 0
 `,
 		},
 		{
-			show(api.HA{Mode: "pair", State: "stale", Pair: &api.Pair{PortGUID: "0x1", Peer: "b:7482", PeerGUID: "0x2", PortUsable: true, SMOfPort: 9, Held: true, Master: "0x3", MasterText: "0x3 is master"}}),
+			show(api.HA{Mode: "pair", State: "stale", Pair: &api.Pair{PortGUID: "0x1", Peer: "b:7482", PeerGUID: "0x2", PeerActive: true, Stream: 1.3, Fabric: 1.34, PortUsable: true, SMOfPort: 9, Held: true, Master: "0x3", MasterText: "0x3 is master"}}),
 			`role standby, stale
 term 0 of
 entry 0 here, 0 there
-partner standby at b:7482, port GUID 0x2, LID 0
+partner last heard 1.3 s ago, active then, at b:7482, port GUID 0x2, LID 0
 priority 0
 last sync 0.0 s ago
-heard over TCP 0.0 s ago, in the subnet 0.0 s ago
+heard over TCP 1.3 s ago, in the subnet 1.3 s ago
 stream down
 port 0x1, usable, its SM is LID 9
 master this manager does not take over: 0x3 is master

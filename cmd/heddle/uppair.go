@@ -197,10 +197,11 @@ func (s *spare) run(ctx context.Context, exe string, tell *teller) {
 		read := make(chan struct{})
 		go func() {
 			defer close(read)
-			tell.lines(s.name, r)
+			tell.lines(s, r)
 		}()
 		err := process.Launch(c)
 		if err == nil {
+			tell.started(s, c.Process.Pid)
 			tell.say(s.name, fmt.Sprintf("pid %d, page http://%s/", c.Process.Pid, s.api))
 			err = c.Wait()
 		}
@@ -218,10 +219,35 @@ func (s *spare) run(ctx context.Context, exe string, tell *teller) {
 	}
 }
 
-// teller writes lines of several programs.
+// teller writes lines of several programs, and which of them is active.
 type teller struct {
-	mu  sync.Mutex
-	out io.Writer
+	mu     sync.Mutex
+	out    io.Writer
+	pids   map[*spare]int
+	active *spare
+}
+
+// started notes the process of a manager, before it says anything.
+func (t *teller) started(s *spare, pid int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.pids == nil {
+		t.pids = map[*spare]int{}
+	}
+	t.pids[s] = pid
+	if t.active == s {
+		t.active = nil
+	}
+}
+
+// up says that a manager is active, which has brought the subnet up, if another one was.
+func (t *teller) up(s *spare) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.active != s {
+		t.active = s
+		fmt.Fprintf(t.out, "%s is active: pid %d, page http://%s/\n", s.name, t.pids[s], s.api)
+	}
 }
 
 func (t *teller) say(who, line string) {
@@ -230,11 +256,14 @@ func (t *teller) say(who, line string) {
 	fmt.Fprintf(t.out, "%s: %s\n", who, line)
 }
 
-func (t *teller) lines(who string, r io.Reader) {
+func (t *teller) lines(s *spare, r io.Reader) {
 	in := bufio.NewScanner(r)
 	in.Buffer(nil, 1<<20)
 	for in.Scan() {
-		t.say(who, in.Text())
+		t.say(s.name, in.Text())
+		if in.Text() == "SUBNET UP" { // only the active one says it
+			t.up(s)
+		}
 	}
 	_, _ = io.Copy(io.Discard, r) // a line that is too long ends the reading, not the program
 }

@@ -89,7 +89,7 @@ func (p *Pair) active(g replica.Grant) {
 	p.mu.Lock()
 	p.began, p.answering = time.Now(), 0
 	began := p.began
-	p.takeovers[g.Why]++
+	p.count(g)
 	p.mu.Unlock()
 	wall, at := p.pair.Wall(), time.Now()
 	m := &Mandate{
@@ -105,6 +105,14 @@ func (p *Pair) active(g replica.Grant) {
 	p.setActive(true)
 	p.drop()
 	p.mandates <- m // there is room: nobody else sends
+}
+
+// count counts a takeover by its reason. The first term of a state takes over from nobody. The holder of mu
+// calls it.
+func (p *Pair) count(g replica.Grant) {
+	if !g.First {
+		p.takeovers[g.Why]++
+	}
 }
 
 // drop takes back a mandate that nobody has taken.

@@ -300,7 +300,9 @@ func (q *Quorum) lead(ctx context.Context, guid ib.GUID, dropped bool) error {
 	keeping, stop := context.WithCancel(ctx)
 	q.stop, q.resting = stop, make(chan struct{})
 	q.dropped, q.why = dropped, err
-	q.count(err == nil)
+	if err == nil {
+		q.count(had)
+	}
 	q.observe()
 	q.advised()
 	q.kept.look.arm(func() ib.MKey { return q.portKey(guid) }, q.superseded)
@@ -425,7 +427,7 @@ func (q *Quorum) regained(had journal.Mark, again bool) {
 		q.won(had.Term.Next(q.port.PortGUID()))
 		q.regain, q.why, q.unsure, q.promised = true, nil, sm.SetUnsure{}, nil
 		q.advised()
-		q.count(true)
+		q.count(had)
 		q.log().Info("this manager has the term: changes are stored again")
 		return
 	}

@@ -11,6 +11,7 @@ import (
 	"heddle/api/metrics"
 	"heddle/ib"
 	"heddle/store"
+	"heddle/store/journal"
 )
 
 // States of a Quorum.
@@ -74,14 +75,13 @@ func (q *Quorum) observe() (why error) {
 	return why
 }
 
-// count counts a term that was won for cores that go on with it. The holder of mu calls it.
-func (q *Quorum) count(won bool) {
+// count counts a term that was won for cores that go on with it; had is the last entry before. The first
+// term of a state takes over from nobody. The holder of mu calls it.
+func (q *Quorum) count(had journal.Mark) {
 	switch {
-	case !won:
-		return
 	case q.regain:
 		q.tally.regained++
-	default:
+	case had.Term.Owner != 0:
 		q.tally.elected++
 	}
 	q.regain = false

@@ -380,7 +380,12 @@ func (p *Pair) grant(g replica.Grant) {
 	p.reign.Add(1)
 	p.since()
 	// The peer connects from now on.
-	p.set(func(st *Status) { st.Why, st.StreamError = g.Why, ""; st.Takeovers++ })
+	p.set(func(st *Status) {
+		st.Why, st.StreamError = g.Why, ""
+		if !g.First {
+			st.Takeovers++
+		}
+	})
 	p.gate.open()
 	p.band.take(g.Until)
 	if p.cfg.OnActive != nil {

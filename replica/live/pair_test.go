@@ -102,6 +102,10 @@ func TestKill(t *testing.T) {
 func TestHandover(t *testing.T) {
 	b, a := begin(t, 2)
 	o := a.other()
+	n := a.pair().Status().Takeovers + o.pair().Status().Takeovers
+	if term := a.pair().Status().Term.Number; n >= term { // the first one began without a master before
+		t.Errorf("%d takeovers up to term %d", n, term)
+	}
 	if err := o.pair().Handover(context.Background()); !errors.Is(err, ErrNotActive) {
 		t.Errorf("handover of a standby: %v", err)
 	}
@@ -112,7 +116,7 @@ func TestHandover(t *testing.T) {
 		t.Errorf("takeover of a standby whose peer lives: %v", err)
 	}
 	b.put("before")
-	port, old := *a.manager.Load(), a.pair().Store()
+	port, old, tookOver := *a.manager.Load(), a.pair().Store(), o.pair().Status().Takeovers
 	b.eventually("a handover succeeds", func() bool { return a.pair().Handover(context.Background()) == nil })
 	if a.active.Load() {
 		t.Error("the old manager was not halted")
@@ -121,6 +125,9 @@ func TestHandover(t *testing.T) {
 		t.Errorf("the old manager's port: %v", err)
 	}
 	b.eventually("the other one is active", func() bool { return o.active.Load() })
+	if n := o.pair().Status().Takeovers; n <= tookOver {
+		t.Errorf("%d takeovers after a handover, %d before", n, tookOver)
+	}
 	b.put("after")
 	b.paired()
 	for _, x := range b.site {

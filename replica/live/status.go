@@ -81,7 +81,7 @@ type Status struct {
 	// Counts since the start.
 	Entries   uint64        // entries that count, of this manager's terms
 	Commit    time.Duration // time that they took, from the call of Apply, summed up
-	Takeovers uint64        // times that this manager became active
+	Takeovers uint64        // times that this manager became active, but for the first term of a state
 	Relayed   relay.Counts  // queries that came after handovers
 	// RelayGiven is how many answers to those went to the port, RelayFull how many were dropped
 	// because the port was full.

@@ -243,7 +243,7 @@ function pair(h) {
   const spare = good ? (h.active ? 'the partner has all changes' : 'has all changes') : { alone: 'no spare: the partner is away', waiting: 'changes wait for the partner',
     copying: 'copies the state', stale: 'may lack changes', starting: 'starts' }[h.state] || h.state;
   const signs = [p.stream_sign_seconds, p.fabric_sign_seconds].filter(t => t >= 0);
-  const state = Math.min(...signs) > 2 ? '' : p.peer_active ? ' active' : ' standby'; // a silent one is what it was
+  const state = Math.min(...signs) > 0.4 ? '' : p.peer_active ? ' active' : ' standby'; // a silent one is what it was
   const begun = h.since ? ` since ${new Date(h.since).toLocaleTimeString('en-GB')}` : '';
   const parts = [`${h.active ? 'active' : 'standby'}${begun}${h.why ? `: ${h.why}` : ''}`, spare, `term ${num(p.term)}`,
     p.sync_seconds < 0 ? 'never in sync' : `last sync ${since(p.sync_seconds)}`,
