@@ -190,7 +190,7 @@ func (q *Quorum) Await(ctx context.Context) (*Mandate, error) {
 	return &Mandate{
 		Watch: watch, Promises: q,
 		Hints: q.newHints(), Warm: func() (*subnet.Snapshot, *sm.Float) { return q.warmIf(granted), nil }, Published: q.published,
-		Port: port, Store: &reader{q.Terms, q}, Inherited: true, Wall: q.begin(),
+		Port: port, Revoked: errTurn, Store: &reader{q.Terms, q}, Inherited: true, Wall: q.begin(),
 		Configure: func(core *sm.Config, registry *sa.Config) {
 			core.Granted, registry.MustSave = granted, true
 		},
@@ -401,7 +401,11 @@ func (q *Quorum) untaken(ctx context.Context, guid ib.GUID) bool {
 	case last.Term.Number <= q.since.Number || last.Term.Owner == guid: // of an attempt without an answer
 		return true
 	}
-	q.why = fmt.Errorf("%w: another manager has won the term: %v", store.ErrUnavailable, last.Term)
+	by := "another manager has won the term"
+	if last.Term.Owner == 0 {
+		by = "'heddle store import' has replaced the state"
+	}
+	q.why = fmt.Errorf("%w: %s: %v", store.ErrUnavailable, by, last.Term)
 	return false
 }
 

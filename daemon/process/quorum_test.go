@@ -177,7 +177,7 @@ type reign struct {
 func newReign(t *testing.T) *reign {
 	r := &reign{t: t, s: &terms{}}
 	r.q = &process.Quorum{
-		Single: process.Single{Open: func(context.Context) (mad.Transport, error) { return &port{closed: make(chan struct{})}, nil }},
+		Single: process.Single{Open: func(context.Context) (mad.Transport, error) { return &port{closed: make(chan struct{}), guid: 7}, nil }},
 		Terms:  r.s, Look: time.Millisecond,
 	}
 	r.begin()
@@ -418,10 +418,27 @@ func TestQuorumLoses(t *testing.T) {
 		}
 		r.s.released = true
 	})
-	_ = r.m.Port.Recv(&mad.Packet{})
+	// The port is there, so the manager does not say that it is gone.
+	if err := r.m.Port.Recv(&mad.Packet{}); r.m.Revoked == nil || !errors.Is(err, r.m.Revoked) {
+		t.Errorf("the cores end with %v; want %v", err, r.m.Revoked)
+	}
 	r.applies(false) // of cores that know an older state
 	r.restarted()
 	r.applies(true)
+}
+
+// TestQuorumImport: a master without the term says that an import took it, and not another manager.
+func TestQuorumImport(t *testing.T) {
+	r := newReign(t)
+	r.s.with(func() { r.s.away = true })
+	if err := r.m.Lead(false); err != nil {
+		t.Fatal(err)
+	}
+	r.s.with(func() {
+		r.s.away, r.s.last = false, journal.Mark{Term: r.s.last.Term.Next(0), Number: 9}
+	})
+	const why = "'heddle store import' has replaced the state: term 1 of import"
+	await(t, "the import is named", func() bool { return strings.HasSuffix(r.q.HA().Why, why) })
 }
 
 // metric is the value of a series that a Quorum serves.

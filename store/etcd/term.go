@@ -18,8 +18,8 @@ import (
 
 // Errors of a Store that has no term. Each is also store.ErrUnavailable.
 var (
-	// ErrSuperseded: another manager has won the term since.
-	ErrSuperseded = errors.New("another manager has the term")
+	// ErrSuperseded: another manager, or an import, has won the term since.
+	ErrSuperseded = errors.New("the term was lost")
 	// ErrNoTerm: this Store has not won the term, or has resigned.
 	ErrNoTerm = errors.New("this manager has no term")
 	// ErrForked: etcd lacks what it acknowledged, as after the restore of a backup.
@@ -63,7 +63,10 @@ func (s *Store) loseTerm(kvs []*mvccpb.KeyValue) error {
 	by := ""
 	if len(kvs) == 1 {
 		if t, err := decodeTerm(kvs[0].Value); err == nil {
-			by = ": " + t.String()
+			by = " to " + t.String()
+			if t.GUID == 0 {
+				by += ", which replaces the state"
+			}
 		}
 	}
 	return s.drop(fmt.Errorf("%w: %w%s", store.ErrUnavailable, ErrSuperseded, by))

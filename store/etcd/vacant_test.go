@@ -74,7 +74,7 @@ func TestClaimVacant(t *testing.T) {
 			t.Errorf("the owner is gone: %v after %v", err, took)
 		}
 		// Its next change says who has the term.
-		if err := owner.Apply(put(3)); !errors.Is(err, etcd.ErrSuperseded) || !strings.HasSuffix(err.Error(), `'heddle store import' on "host-2"`) {
+		if err := owner.Apply(put(3)); !errors.Is(err, etcd.ErrSuperseded) || !strings.HasSuffix(err.Error(), `the term was lost to 'heddle store import' on "host-2", which replaces the state`) {
 			t.Errorf("after the claim: %v", err)
 		}
 		win(t, owner, 5)

@@ -426,7 +426,11 @@ func (s *Store) awaitReturn() {
 			s.mu.Lock()
 			s.away = nil
 			s.mu.Unlock()
-			s.opt.Log.Info("etcd is back", "err", err)
+			if err != nil {
+				s.opt.Log.Warn("etcd is back, but the state cannot be read", "err", err)
+			} else {
+				s.opt.Log.Info("etcd is back")
+			}
 			return
 		}
 		if rest(s.life, pause) != nil {

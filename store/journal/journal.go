@@ -61,7 +61,12 @@ func (m Mark) Compare(n Mark) int {
 }
 
 // String implements fmt.Stringer.
-func (m Mark) String() string { return fmt.Sprintf("entry %d, %v", m.Number, m.Term) }
+func (m Mark) String() string {
+	if m == (Mark{}) {
+		return "no journal entry"
+	}
+	return fmt.Sprintf("entry %d, %v", m.Number, m.Term)
+}
 
 // Entry is what one Apply wrote.
 type Entry struct {

@@ -18,3 +18,15 @@ func TestTermString(t *testing.T) {
 		}
 	}
 }
+
+// TestMarkString: the mark before the first entry says that there is none.
+func TestMarkString(t *testing.T) {
+	for mark, want := range map[journal.Mark]string{
+		{}: "no journal entry",
+		{Term: journal.Term{Number: 7}, Number: 3}: "entry 3, term 7 of import",
+	} {
+		if got := mark.String(); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
