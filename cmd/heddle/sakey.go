@@ -69,7 +69,11 @@ func keptSAKey(path string, log *slog.Logger) (uint64, error) {
 		return 0, fmt.Errorf("SA key: %w", err)
 	}
 	key := newSAKey()
-	if err := writePrivate(path, fmt.Sprintf("0x%016x\n", key)); err != nil {
+	err = makeStateDir(filepath.Dir(path)) // with a state in etcd nothing else is kept there
+	if err == nil {
+		err = writePrivate(path, fmt.Sprintf("0x%016x\n", key))
+	}
+	if err != nil {
 		log.Warn("the SA key cannot be stored; the next start makes another one", "err", err)
 	}
 	return key, nil

@@ -36,6 +36,13 @@ func TestSAKey(t *testing.T) {
 	if st, err := os.Stat(file); err != nil || st.Mode().Perm() != 0o600 {
 		t.Errorf("the file of the key: %v, %v", st, err)
 	}
+	missing := filepath.Join(a, "new") // with a state in etcd nothing else makes it
+	if k := choose("", missing); choose("", missing) != k {
+		t.Error("the key does not persist in a directory that was missing")
+	}
+	if st, err := os.Stat(missing); err != nil || st.Mode().Perm() != 0o700 {
+		t.Errorf("the directory of the key: %v, %v", st, err)
+	}
 	if said.Len() > 0 {
 		t.Errorf("a default start warns: %s", &said)
 	}
