@@ -418,7 +418,7 @@ func (q *Quorum) attend(ctx context.Context) {
 	defer cancel()
 	err := q.Terms.Attend(limited)
 	q.refuses(err)
-	if err != nil && ctx.Err() == nil {
+	if err != nil && ctx.Err() == nil && q.Terms.Holds() { // else it answered that the term is lost
 		q.log().Warn("the shared state does not answer", "err", err)
 	}
 }
