@@ -19,8 +19,13 @@ func waitingDrain(t *testing.T, sw string, kind string, params ...string) (*Clus
 	f := gen(t, kind, params...)
 	c, m := bringUp(t, f, sim.Config{HopLatency: time.Microsecond}, DefaultConfig())
 	mustUp(t, c, m)
+	return c, m, drainUntilWait(t, c, m, sw)
+}
+
+func drainUntilWait(t *testing.T, c *Cluster, m *Manager, sw string) (links []fabric.Ref) {
+	t.Helper()
+	f := c.Fabric
 	at := int32(f.Find(sw))
-	var links []fabric.Ref
 	var actions []subnet.PortAction
 	for _, a := range trunks(f) {
 		if a.Node != at || routesOver(c, a) == 0 {
@@ -30,11 +35,11 @@ func waitingDrain(t *testing.T, sw string, kind string, params ...string) (*Clus
 		m.SetPortActions(actions...)
 		c.Run(20 * time.Millisecond)
 		if m.Status().Phase == notice.PhaseDrain {
-			return c, m, links
+			return links
 		}
 	}
 	t.Fatalf("%d links drained, nothing waits\n%s", len(links), strings.Join(m.Events(sm.Info), "\n"))
-	return nil, nil, nil
+	return nil
 }
 
 // TestDrainGivesWay: while packets leave links that are drained, a host that restarts is brought up as if nothing
@@ -101,4 +106,45 @@ func TestDrainGivesWay(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestMoveDuringDrain: a VM that moves while packets leave a drained link is reached at its new place at once.
+func TestMoveDuringDrain(t *testing.T) {
+	for _, chain := range RepairChains() {
+		if chain.Name != "updn" {
+			continue
+		}
+		k := moveCloud(t, "torus", []string{"6x6", "hosts=2"}, chain)
+		k.start(nil)
+		k.up()
+		k.put("v", k.social(5), 1, subnet.OwnLID)
+		k.set(subnet.PlacementPlaced, k.all()...)
+		k.Run(5 * time.Minute) // nothing is in flight
+		drainUntilWait(t, k.Cluster, k.m, "sw-0-0")
+		wait := k.m.Status().WaitsUntil.Sub(k.Sim.Now())
+		if wait < 5*time.Second {
+			t.Fatalf("waits %v only", wait)
+		}
+		l := k.move("v", k.social(30), 2)
+		r, _ := k.last(l.GUID)
+		began := k.Sim.Now()
+		k.m.SetPlacements(sm.SetPlacements{Put: []subnet.Placement{l}})
+		if err := k.RunUntil(wait, func() bool {
+			s, _ := k.Sim.VM("v")
+			return s.State == ib.StateActive && s.LID == r.LID && k.delivers(r.LID, l.Place.Port)
+		}); err != nil {
+			t.Fatalf("%v\n%s", err, k.reports())
+		}
+		took := k.Sim.Now().Sub(began)
+		t.Logf("moved after %v of a wait of %v", took, wait)
+		if took > 100*time.Millisecond {
+			t.Errorf("the VM waited\n%s", k.reports())
+		}
+		if n := lastNotice(k.m, sm.KindTransientCycle); n != nil {
+			t.Error(n)
+		}
+		k.wait(subnet.PlacementPlaced, l)
+		return
+	}
+	t.Fatal("no such engine")
 }
