@@ -1,6 +1,7 @@
 package lab
 
 import (
+	"math/rand/v2"
 	"strings"
 	"testing"
 	"time"
@@ -147,4 +148,79 @@ func TestMoveDuringDrain(t *testing.T) {
 		return
 	}
 	t.Fatal("no such engine")
+}
+
+// TestDrainFaults: links are drained and restored while hosts restart, and now and then links and switches fail and the
+// manager dies, with the intervals and lifetimes of `heddle sm`: changes wait for packets, give way and go on. At the end
+// the switches hold tables that deliver everything and have no cycle, and no entry leads over a drained link that is
+// not the last to a part of the subnet.
+func TestDrainFaults(t *testing.T) {
+	first, n := seeds(40, 10_000)
+	gaveWay, empty := 0, 0
+	for s := first; s < first+n; s++ {
+		tr := trial(s)
+		rng := rand.New(rand.NewPCG(s, 0x6472))
+		tr.Production, tr.Span, tr.Settle = true, time.Duration(1+rng.IntN(4))*time.Minute, 40*time.Minute
+		tr.Drains, tr.Restarts, tr.Faults, tr.Kills = 1+rng.IntN(6), 1+rng.IntN(8), rng.IntN(3), rng.IntN(2)
+		if err := tr.Run(); err != nil {
+			t.Errorf("replay with HEDDLE_SEED=%d\n%s", s, tr.Report(err))
+			return
+		}
+		if err := tr.c.RunUntil(time.Hour, func() bool { return len(tr.m.Status().PutOff) == 0 && tr.m.Idle() }); err != nil && tr.m.linked() {
+			t.Errorf("links are put off for ever\n%s", tr.Report(err))
+			return
+		}
+		gaveWay += len(told(tr.m, sm.KindGaveWay))
+		if len(told(tr.m, sm.KindDrainKept)) > 0 || !tr.m.linked() {
+			continue
+		}
+		for i := range tr.drained {
+			a := &tr.drained[i]
+			at := fabric.Ref{Node: int32(tr.Fabric.FindGUID(a.Node)), Port: a.Port}
+			if node, _ := tr.c.Sim.Node(tr.Fabric.Nodes[at.Node].ID); tr.c.Sim.PortInfo(node, int(at.Port)).PortState < ib.StateActive {
+				continue // nothing leads anywhere
+			}
+			if k := routesOver(tr.c, at); k > 0 {
+				t.Errorf("seed %d: %d entries lead over a drained link\n%s", s, k, tr.Report(nil))
+			}
+			empty++
+		}
+	}
+	t.Logf("%d changes gave way, %d drained links are empty", gaveWay, empty)
+	if n > 20 && (gaveWay == 0 || empty == 0) {
+		t.Error("this proves nothing")
+	}
+}
+
+// TestPutOffWithoutLink: a manager whose own port has no link when a drain is to go on waits for the link, and then drains.
+func TestPutOffWithoutLink(t *testing.T) {
+	c, m, links := waitingDrain(t, "sw-1-1", "fattree", "324")
+	if err := powerCycle(c, "host-324"); err != nil {
+		t.Fatal(err)
+	}
+	c.Run(time.Second)
+	if len(m.Status().PutOff) == 0 {
+		t.Fatal("no link is put off")
+	}
+	if err := c.Sim.LinkDown(m.Node, 1); err != nil {
+		t.Fatal(err)
+	}
+	end := c.Sim.Now().Add(5 * time.Minute)
+	for n := 0; c.Sim.NextEvent() < end; n++ {
+		if n == 1_000_000 {
+			t.Fatalf("the manager does not stop trying at %v", c.Sim.Now())
+		}
+		c.Sim.Step()
+	}
+	if err := c.Sim.LinkUp(m.Node, 1); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.RunUntil(5*time.Minute, func() bool { return m.Up() && m.Idle() && len(m.Status().PutOff) == 0 }); err != nil {
+		t.Fatal(err)
+	}
+	for _, l := range links {
+		if n := routesOver(c, l); n > 0 {
+			t.Errorf("%d entries lead over %v", n, l)
+		}
+	}
 }

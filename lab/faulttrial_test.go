@@ -3,6 +3,7 @@ package lab
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 	"heddle/route"
 	"heddle/sim"
 	"heddle/sm"
+	"heddle/subnet"
 )
 
 // Trial is one seeded run of a manager on a fabric that misbehaves for a
@@ -26,6 +28,9 @@ type Trial struct {
 	Settle time.Duration // how long the manager has afterwards
 	Loss   float64       // of every MAD during the span; duplicates and reordering alike
 	Kills  int           // the manager dies this often during the span and is started again
+	// Drains is how many links are drained during the span, each until it is over or for a part of it; Restarts how
+	// often a host restarts.
+	Drains, Restarts int
 	// Engines is the chain, nil for the automatic one; Groups how many multicast
 	// groups there are.
 	Engines []route.Engine
@@ -41,6 +46,8 @@ type Trial struct {
 	m   *Manager
 	cfg sm.Config
 	rng *rand.Rand
+
+	drained []subnet.PortAction
 }
 
 // Run runs the trial and returns what is wrong with its end, nil if nothing.
@@ -108,6 +115,7 @@ func (t *Trial) manage(m *Manager) {
 		}
 	}
 	m.SetGroups(t.groups())
+	m.SetPortActions(t.drained...)
 }
 
 func (t *Trial) judge() error {
@@ -165,6 +173,22 @@ func (t *Trial) plan() {
 			s.At(max(when, back), func() { t.note("switch %s up, tables empty: %v", x, s.NodeUp(x)) })
 		}
 	}
+	for range t.Drains {
+		links := trunks(t.Fabric)
+		a, when, back := action(t.Fabric, subnet.Drain, links[t.rng.IntN(len(links))]), at(), at()
+		s.At(when, func() { t.drain(a, true) })
+		if t.rng.IntN(2) == 0 {
+			s.At(max(when, back), func() { t.drain(a, false) })
+		}
+	}
+	for range t.Restarts {
+		x, when := t.Fabric.Nodes[t.rng.IntN(len(t.Fabric.Nodes))], at()
+		if x.IsSwitch() {
+			continue
+		}
+		s.At(when, func() { t.note("host %s down: %v", x.ID, s.NodeDown(x.ID)) })
+		s.At(when.Add(time.Second), func() { t.note("host %s up: %v", x.ID, s.NodeUp(x.ID)) })
+	}
 	for range t.Kills {
 		s.At(at(), func() {
 			t.note("manager killed")
@@ -178,6 +202,16 @@ func (t *Trial) plan() {
 			t.manage(m)
 		})
 	}
+}
+
+// drain drains a link, or ends that.
+func (t *Trial) drain(a subnet.PortAction, on bool) {
+	t.drained = slices.DeleteFunc(slices.Clone(t.drained), func(x subnet.PortAction) bool { return x.Is(a.Node, a.Port) })
+	if on {
+		t.drained = append(t.drained, a)
+	}
+	t.note("link at %v port %d drained: %v", a.Node, a.Port, on)
+	t.m.SetPortActions(t.drained...)
 }
 
 // groups draws the multicast groups.

@@ -22,12 +22,17 @@ const (
 	maxGiveWay = 8
 )
 
+// waits reports whether a change that repairs nothing waits for packets, and until when.
+func (c *Core) waits() (until mad.Time, ok bool) {
+	until = c.install.Next()
+	return until, c.Phase == notice.PhaseDrain && until != mad.Never && until.Sub(c.Now) > giveWayAfter && c.install.MayGiveWay() && !c.router.Repairs()
+}
+
 // giveWay leaves the change under way if it only waits, and somebody asks for something else. It reports whether
 // there is more to do now.
 func (c *Core) giveWay() bool {
-	until := c.install.Next()
-	if c.Phase != notice.PhaseDrain || until == mad.Never || until.Sub(c.Now) <= giveWayAfter || c.breaking.gaveWay >= maxGiveWay ||
-		c.breaking.at != mad.Never || !c.breakable() || !c.install.MayGiveWay() || c.router.Repairs() {
+	until, ok := c.waits()
+	if !ok || c.breaking.gaveWay >= maxGiveWay || c.breaking.at != mad.Never || !c.breakable() {
 		return false
 	}
 	why, asked := c.asked()
@@ -56,11 +61,11 @@ func (c *Core) asked() (what string, ok bool) {
 		return "", false
 	case c.placements.Waiting():
 		return "addresses of virtual functions change", true
-	case c.pkeys.Due() && c.placements.FunctionsRead():
+	case c.pkeys.Waiting() && c.placements.FunctionsRead():
 		return "P_Keys of ports change", true
-	case c.guids.Due():
+	case c.guids.Waiting():
 		return "alias GUIDs of ports change", true
-	case c.vports.Due():
+	case c.vports.Waiting():
 		return "virtual ports change", true
 	}
 	return "", false

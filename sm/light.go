@@ -66,6 +66,10 @@ func (c *Core) releaseLinks() {
 
 // setPortActions has the next sweep look at the ports of links that are drained, isolated or restored.
 func (c *Core) setPortActions(list []subnet.PortAction) {
+	if until, ok := c.waits(); ok && c.links.PutOffNew(list, until) {
+		c.links.SetActions(list) // further links to drain are no reason to leave the change that waits
+		return
+	}
 	look := c.links.SetActions(list)
 	if c.State != subnet.Master || len(look) == 0 {
 		return

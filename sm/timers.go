@@ -67,7 +67,7 @@ func (c *Core) onTimers() {
 		c.AskFullSweep("retry of nodes and ports that were excluded")
 	case c.links.NextRelease() <= c.Now:
 		c.releaseLinks()
-	case c.router.Next() <= c.Now:
+	case c.nextImprovement() <= c.Now:
 		c.router.Improve()
 	case c.schedule.fullAt <= c.Now:
 		c.schedule.fullAt = mad.Never

@@ -52,10 +52,19 @@ func (c *Core) upkeepDone() bool {
 // idleTimer is when the next thing is due that is done between sweeps.
 func (c *Core) idleTimer() mad.Time {
 	t := mad.Never
-	for _, u := range [...]mad.Time{c.light.Next(), c.schedule.retryAt, c.light.NextAudit(), c.schedule.reactivateAt, c.links.NextRelease(), c.router.Next(), c.schedule.fullAt} {
+	for _, u := range [...]mad.Time{c.light.Next(), c.schedule.retryAt, c.light.NextAudit(), c.schedule.reactivateAt, c.links.NextRelease(), c.nextImprovement(), c.schedule.fullAt} {
 		t = min(t, u)
 	}
 	return t
+}
+
+// nextImprovement is when better tables are looked for. While links are put off they would be those of a graph that is
+// about to change.
+func (c *Core) nextImprovement() mad.Time {
+	if c.links.PuttingOff() {
+		return mad.Never
+	}
+	return c.router.Next()
 }
 
 // publishHeld publishes what upkeep changed. A fabric that has no graph, as where our own

@@ -18,6 +18,9 @@ func (g *Tables) Next() mad.Time { return g.retry }
 // Due reports whether Upkeep has something to do.
 func (g *Tables) Due() bool { return len(g.todo) > 0 || g.retry <= g.Now }
 
+// Waiting reports whether Upkeep has something to do that is not tried again.
+func (g *Tables) Waiting() bool { return len(g.todo) > 0 }
+
 // Upkeep asks ports for the next thing about their tables, as long as the phase has fewer than
 // most items.
 func (g *Tables) Upkeep(most int) {

@@ -66,18 +66,20 @@ func (m *Manager) LoadActions(records []store.Record) {
 	m.SetActions(list)
 }
 
+// hasAction reports whether a list has an action of a link.
+func hasAction(list []subnet.PortAction, a *subnet.PortAction) bool {
+	return slices.ContainsFunc(list, func(b subnet.PortAction) bool {
+		return a.Kind == b.Kind && a.Node == b.Node && a.Port == b.Port && a.Peer == b.Peer && a.PeerPort == b.PeerPort
+	})
+}
+
 // SetActions replaces the actions. It returns the ports that the next sweep is to look at.
 func (m *Manager) SetActions(list []subnet.PortAction) (look []topo.PortID) {
 	was := m.actions.list
 	m.actions.list = slices.Clone(list)
-	changed := func(a *subnet.PortAction, others []subnet.PortAction) bool {
-		return !slices.ContainsFunc(others, func(b subnet.PortAction) bool {
-			return a.Kind == b.Kind && a.Node == b.Node && a.Port == b.Port && a.Peer == b.Peer && a.PeerPort == b.PeerPort
-		})
-	}
 	for _, x := range [2][2][]subnet.PortAction{{list, was}, {was, list}} {
 		for i := range x[0] {
-			if a := &x[0][i]; changed(a, x[1]) {
+			if a := &x[0][i]; !hasAction(x[1], a) {
 				look = append(look, topo.PortID{Node: a.Node, Port: a.Port}, topo.PortID{Node: a.Peer, Port: a.PeerPort})
 				delete(m.actions.due, actionID(a))
 			}
@@ -332,8 +334,12 @@ func (m *Manager) answeredPhysical(it work.Item, comp *mad.Completion, what stri
 	m.needs.Discovery.AskRegion(n, what+": "+where.String())
 }
 
-// nextAction is when MarkDrained or CarryOut has to be called again; mad.Never if nothing waits.
+// nextAction is when MarkDrained or CarryOut has to be called again; mad.Never if nothing waits. The first sweep of a
+// mastership calls them in any case.
 func (m *Manager) nextAction() (t mad.Time) {
+	if m.State != subnet.Master {
+		return mad.Never
+	}
 	t = m.actions.later.next()
 	for _, d := range m.actions.due {
 		t = min(t, d.at)

@@ -1,6 +1,8 @@
 package linkmgr
 
 import (
+	"maps"
+
 	"heddle/mad"
 	"heddle/sm/topo"
 	"heddle/subnet"
@@ -22,9 +24,38 @@ func (m *Manager) PutOff(until mad.Time) {
 			links[m.id(at)] = true
 		}
 	}
-	if len(links) > 0 {
-		m.actions.later = putOff{links: links, until: until}
+	m.actions.later.add(links, until)
+}
+
+// PutOffNew lets links that are to be drained or isolated from now on have their routes until a time. It reports false, and
+// does nothing, if anything else differs from the actions there are.
+func (m *Manager) PutOffNew(list []subnet.PortAction, until mad.Time) bool {
+	links := map[topo.PortID]bool{}
+	for i := range list {
+		a := &list[i]
+		if hasAction(m.actions.list, a) {
+			continue
+		}
+		ends, ok := m.linked(a)
+		if !ok || a.Kind == subnet.Restore || !m.Fabric.Nodes[ends[0].Node].IsSwitch() || !m.Fabric.Nodes[ends[1].Node].IsSwitch() {
+			return false
+		}
+		links[actionID(a)] = true
 	}
+	if len(list) != len(m.actions.list)+len(links) {
+		return false
+	}
+	m.actions.later.add(links, until)
+	return true
+}
+
+// add puts links off, and those that are put off already longer.
+func (x *putOff) add(links map[topo.PortID]bool, until mad.Time) {
+	if len(links) == 0 {
+		return
+	}
+	maps.Copy(links, x.links)
+	x.links, x.until = links, max(x.until, until)
 }
 
 // PuttingOff reports whether links are put off.

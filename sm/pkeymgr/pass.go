@@ -96,6 +96,11 @@ func (m *Manager) Due() bool {
 	return m.look || len(m.touched) > 0 || m.pass != passDone || min(m.retry, m.reread) <= m.Now
 }
 
+// Waiting reports whether Upkeep has something to do that somebody waits for: not only to read again what is known.
+func (m *Manager) Waiting() bool {
+	return len(m.touched) > 0 || m.applying && (m.look || m.pass != passDone)
+}
+
 // Upkeep asks up to most holders for the next thing about their tables.
 func (m *Manager) Upkeep(most int) {
 	for m.Pending < most {

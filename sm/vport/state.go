@@ -161,6 +161,9 @@ func (m *Manager) Due() bool {
 	return len(m.todo) > 0 || m.retry <= m.Now
 }
 
+// Waiting reports whether Upkeep has something to do that is not tried again.
+func (m *Manager) Waiting() bool { return len(m.todo) > 0 }
+
 // Look has a VPort looked at by Upkeep: what it is to hold may have changed. Index 0 is the adapter as
 // a whole.
 func (m *Manager) Look(r Ref) {
