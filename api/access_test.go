@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"heddle/access"
+	"heddle/api/listen"
 	"heddle/ib"
 )
 
@@ -286,13 +287,13 @@ func TestSocketOwner(t *testing.T) {
 		{0, "", 200, "socket:uid=0"},
 		{os.Geteuid(), "", 200, fmt.Sprint("socket:uid=", os.Geteuid())},
 		{54321, "", 401, ""},
-		{unknownUID, "", 401, ""},
-		{unknownUID, "", 401, ""},
+		{listen.UnknownUID, "", 401, ""},
+		{listen.UnknownUID, "", 401, ""},
 		{54321, tokens[access.Viewer], 403, ""},
 		{54321, tokens[access.Admin], 200, "token:admin"},
 	} {
 		r := httptest.NewRequest("GET", "http://localhost/v1/sa-key", nil)
-		r = r.WithContext(context.WithValue(r.Context(), peerKey{}, peer{uid: c.uid, pid: 7}))
+		r = r.WithContext(listen.WithPeer(r.Context(), listen.Peer{UID: c.uid, PID: 7}))
 		if c.token != "" {
 			r.Header.Set("Authorization", "Bearer "+c.token)
 		}

@@ -14,6 +14,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"heddle/access"
+	"heddle/api/listen"
 )
 
 // Auditor keeps the audit log.
@@ -92,8 +93,8 @@ func (g *guard) record(r *http.Request, c *access.Caller, status int, why string
 
 // from is where a request comes from.
 func from(r *http.Request) string {
-	if p, ok := r.Context().Value(peerKey{}).(peer); ok {
-		return "pid " + strconv.Itoa(p.pid)
+	if p, ok := listen.PeerOf(r.Context()); ok {
+		return "pid " + strconv.Itoa(p.PID)
 	}
 	return r.RemoteAddr
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/klauspost/compress/gzhttp"
 
 	"heddle/access"
+	"heddle/api/listen"
 	"heddle/web"
 )
 
@@ -111,7 +112,7 @@ func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	row := g.table.find(r)
-	full := crowded(r)
+	full := listen.Crowded(r)
 	if full {
 		w.Header().Set("Connection", "close")
 	}
@@ -221,10 +222,10 @@ var (
 // caller is who makes a request. With an error it showed a credential that is not accepted.
 func (g *guard) caller(r *http.Request, now time.Time) (access.Caller, error) {
 	if g.o.AllowWrite {
-		if p, ok := r.Context().Value(peerKey{}).(peer); !ok {
+		if p, ok := listen.PeerOf(r.Context()); !ok {
 			return access.Caller{Name: "socket:owner", Role: access.Admin, Known: true}, nil
-		} else if p.uid == 0 || p.uid == os.Geteuid() {
-			return access.Caller{Name: "socket:uid=" + strconv.Itoa(p.uid), Role: access.Admin, Known: true}, nil
+		} else if p.UID == 0 || p.UID == os.Geteuid() {
+			return access.Caller{Name: "socket:uid=" + strconv.Itoa(p.UID), Role: access.Admin, Known: true}, nil
 		}
 	}
 	nobody := access.Caller{Name: "anonymous"}

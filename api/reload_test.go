@@ -21,6 +21,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"heddle/api/listen"
 )
 
 // authority signs certificates.
@@ -103,13 +105,13 @@ func TestCertificateIsExchanged(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l, err := Listen("127.0.0.1:0", conf)
+	l, err := listen.API("127.0.0.1:0", conf)
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	go func() { ended <- Serve(ctx, l, New(newFake(0), Options{})) }()
+	go func() { ended <- listen.Serve(ctx, l, New(newFake(0), Options{})) }()
 	roots := x509.NewCertPool()
 	roots.AddCert(ca.cert)
 	get := func(c *http.Client) (serial int64, err error) {
@@ -210,13 +212,13 @@ func TestClientCertificates(t *testing.T) {
 	}
 	log := &diary{}
 	o := Options{Clients: clients, Login: true, Token: "the daemon's own token", Audit: log}
-	l, err := Listen("127.0.0.1:0", conf)
+	l, err := listen.API("127.0.0.1:0", conf)
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	go func() { ended <- Serve(ctx, l, New(newFake(0), o)) }()
+	go func() { ended <- listen.Serve(ctx, l, New(newFake(0), o)) }()
 	roots := x509.NewCertPool()
 	roots.AddCert(ca.cert)
 	client := func(a *authority, cn string) *http.Client {

@@ -2,8 +2,6 @@ package api
 
 import (
 	"context"
-	"crypto/tls"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -16,64 +14,17 @@ import (
 	"sync"
 	"syscall"
 	"testing"
-	"time"
 
 	"heddle/access"
+	"heddle/api/listen"
 	"heddle/internal/need"
 )
-
-func TestListenNeedsTLSOffLoopback(t *testing.T) {
-	conf := &tls.Config{MinVersion: tls.VersionTLS12}
-	for _, c := range []struct {
-		addr    string
-		tls     *tls.Config
-		ok      bool
-		outside bool
-	}{
-		{"127.0.0.1:0", nil, true, false},
-		{"localhost:0", nil, true, false},
-		{"127.0.0.1:0", conf, true, false},
-		{"0.0.0.0:0", nil, false, true},
-		{":0", nil, false, true},
-		{"[::]:0", nil, false, true},
-		{"192.0.2.1:0", nil, false, true},
-		{"sm.example.org:0", nil, false, true},
-		{"0.0.0.0:0", conf, true, true},
-		{"127.0.0.1", nil, false, false},
-		{"", nil, false, false},
-	} {
-		if got := Outside(c.addr); got != c.outside {
-			t.Errorf("Outside(%q) is %v", c.addr, got)
-		}
-		l, err := Listen(c.addr, c.tls)
-		if err == nil {
-			l.Close()
-		}
-		if (err == nil) != c.ok {
-			t.Errorf("Listen(%q, TLS %v): %v", c.addr, c.tls != nil, err)
-		}
-		if err != nil && !strings.Contains(err.Error(), c.addr) {
-			t.Errorf("the error does not name the address: %v", err)
-		}
-	}
-}
-
-func TestListenReportsBusyAddress(t *testing.T) {
-	l, err := Listen("127.0.0.1:0", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	if _, err := Listen(l.Addr().String(), nil); !errors.Is(err, syscall.EADDRINUSE) || !strings.Contains(err.Error(), "--api") {
-		t.Errorf("a port in use: %v", err)
-	}
-}
 
 func TestOwnersSocket(t *testing.T) {
 	old := syscall.Umask(0)
 	defer syscall.Umask(old)
 	path := filepath.Join(t.TempDir(), "run", "api.sock")
-	l, err := ListenUnix(path)
+	l, err := listen.Unix(path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -87,8 +38,8 @@ func TestOwnersSocket(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error)
 	f := newFake(0)
-	go func() { ended <- Serve(ctx, l, New(f, Options{AllowWrite: true})) }()
-	if _, err := ListenUnix(path); err == nil {
+	go func() { ended <- listen.Serve(ctx, l, New(f, Options{AllowWrite: true})) }()
+	if _, err := listen.Unix(path); err == nil {
 		t.Error("a socket that another daemon serves was taken over")
 	}
 	client := http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
@@ -111,7 +62,7 @@ func TestOwnersSocket(t *testing.T) {
 	}
 	dead.SetUnlinkOnClose(false)
 	dead.Close()
-	l, err = ListenUnix(path)
+	l, err = listen.Unix(path)
 	if err != nil {
 		t.Fatalf("a stale socket: %v", err)
 	}
@@ -121,7 +72,7 @@ func TestOwnersSocket(t *testing.T) {
 	if err := os.WriteFile(file, []byte("x"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := ListenUnix(file); err == nil {
+	if _, err := listen.Unix(file); err == nil {
 		t.Error("a file was replaced by the socket")
 	}
 	if b, err := os.ReadFile(file); err != nil || string(b) != "x" {
@@ -169,13 +120,8 @@ func TestHeldConnections(t *testing.T) {
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error)
-	bounded := bound(l, 4, 3).(*boundListener)
-	open := func() int {
-		bounded.mu.Lock()
-		defer bounded.mu.Unlock()
-		return bounded.open
-	}
-	go func() { ended <- Serve(ctx, bounded, New(newFake(1), Options{Token: token})) }()
+	bounded := listen.Bound(l, 4, 3)
+	go func() { ended <- listen.Serve(ctx, bounded, New(newFake(1), Options{Token: token})) }()
 	get := func(path, token string) int {
 		t.Helper()
 		c := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
@@ -204,7 +150,7 @@ func TestHeldConnections(t *testing.T) {
 	if code := get("/v1/status", ""); code != 200 {
 		t.Errorf("status %d while nobody is there", code)
 	}
-	for open() > 0 { // the server has yet to notice that the first one is closed
+	for bounded.Open() > 0 { // the server has yet to notice that the first one is closed
 		runtime.Gosched()
 	}
 	hold(4)
@@ -290,45 +236,15 @@ func TestStreamsAreBounded(t *testing.T) {
 	}
 }
 
-// TestLateDaemonKeepsItsSocket: a daemon that has not accepted connections for a while is no dead one.
-func TestLateDaemonKeepsItsSocket(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "api.sock")
-	fd, err := syscall.Socket(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer syscall.Close(fd)
-	if err := errors.Join(syscall.Bind(fd, &syscall.SockaddrUnix{Name: path}), syscall.Listen(fd, 0)); err != nil {
-		t.Fatal(err)
-	}
-	full := false
-	for range 10 {
-		c, err := net.Dial("unix", path)
-		if full = errors.Is(err, syscall.EAGAIN); full {
-			break
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer c.Close()
-	}
-	if l, err := ListenUnix(path); err == nil || !full {
-		l.Close()
-		t.Errorf("the socket was taken over; no room for connections: %v", full)
-	}
-}
-
 // TestServeEnds: an open stream does not delay the shutdown.
 func TestServeEnds(t *testing.T) {
-	defer func(was time.Duration) { graceTime = was }(graceTime)
-	graceTime = need.Patience // a stream that is not over by then shows
-	l, err := Listen("127.0.0.1:0", nil)
+	l, err := listen.API("127.0.0.1:0", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, stop := context.WithCancel(t.Context())
-	ended := make(chan error)
-	go func() { ended <- Serve(ctx, l, New(newFake(1), Options{})) }()
+	ended := make(chan error) // a stream that is not over after need.Patience shows
+	go func() { ended <- listen.ServeFor(ctx, l, New(newFake(1), Options{}), need.Patience) }()
 	resp, err := http.Get("http://" + l.Addr().String() + "/v1/events/stream")
 	if err != nil {
 		t.Fatal(err)

@@ -2,9 +2,12 @@ package api
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -163,4 +166,29 @@ func tokenError(err error) error {
 		code = http.StatusConflict
 	}
 	return huma.NewError(code, err.Error())
+}
+
+// NewToken writes a fresh random token to path, readable by its owner alone,
+// and returns it.
+func NewToken(path string) (string, error) {
+	token := rand.Text()
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return "", fmt.Errorf("api token: %w", err)
+	}
+	tmp, err := os.CreateTemp(filepath.Dir(path), ".token-*") // created with mode 0600
+	if err != nil {
+		return "", fmt.Errorf("api token: %w", err)
+	}
+	defer os.Remove(tmp.Name())
+	_, err = tmp.WriteString(token + "\n")
+	if err == nil {
+		err = tmp.Sync()
+	}
+	if err := errors.Join(err, tmp.Close()); err != nil {
+		return "", fmt.Errorf("api token: %w", err)
+	}
+	if err := os.Rename(tmp.Name(), path); err != nil {
+		return "", fmt.Errorf("api token: %w", err)
+	}
+	return token, nil
 }

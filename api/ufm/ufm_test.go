@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"heddle/api"
+	"heddle/api/listen"
 	"heddle/ib"
 	"heddle/internal/vmtest"
 	"heddle/vm"
@@ -298,7 +299,7 @@ func TestUFMRefusals(t *testing.T) {
 
 func TestListensOnLoopbackOrTLS(t *testing.T) {
 	for addr, ok := range map[string]bool{"127.0.0.1:0": true, "localhost:0": true, "0.0.0.0:0": false, ":0": false, "sm.example.org:0": false, "127.0.0.1": false} {
-		l, err := api.ListenUFM(addr, nil)
+		l, err := listen.UFM(addr, nil)
 		if err == nil {
 			l.Close()
 		}

@@ -18,7 +18,7 @@ import (
 
 	"heddle/agent"
 	"heddle/agent/live"
-	"heddle/api"
+	"heddle/api/listen"
 	"heddle/logs"
 	"heddle/settings"
 )
@@ -240,20 +240,20 @@ func (f *agentFlags) serveControl(ctx context.Context, s *live.Server) (stop fun
 		}
 		path = agentSocket()
 	}
-	l, err := api.ListenUnix(path)
+	l, err := listen.Unix(path)
 	if err != nil {
 		return nil, fmt.Errorf("control socket: %w", err)
 	}
-	serve := []func() error{func() error { return api.Serve(ctx, l, s.Control()) }}
+	serve := []func() error{func() error { return listen.Serve(ctx, l, s.Control()) }}
 	if f.metrics != "" {
-		m, err := api.Listen(f.metrics, nil)
+		m, err := listen.API(f.metrics, nil)
 		if err != nil {
 			l.Close()
 			return nil, fmt.Errorf("--metrics: %w", err)
 		}
 		h := http.NewServeMux()
 		h.Handle("GET /metrics", s.Metrics())
-		serve = append(serve, func() error { return api.Serve(ctx, m, h) })
+		serve = append(serve, func() error { return listen.Serve(ctx, m, h) })
 	}
 	done := make(chan struct{}, len(serve))
 	for _, f := range serve {

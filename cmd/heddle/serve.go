@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"heddle/api"
+	"heddle/api/listen"
 	"heddle/api/ufm"
 	"heddle/daemon/eventlog"
 	"heddle/daemon/process"
@@ -25,7 +26,7 @@ func serving(ctx context.Context, l net.Listener, h http.Handler, log *slog.Logg
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		if err := api.Serve(ctx, l, h); err != nil {
+		if err := listen.Serve(ctx, l, h); err != nil {
 			log.Error("the API ended", "addr", l.Addr().String(), "err", err)
 		}
 	}()
@@ -87,7 +88,7 @@ func (f smFlags) serve(ctx context.Context, live *running, m managed, quiet bool
 		servers = append(servers, serving(ctx, l, p.Handler(o), m.log))
 	}
 	if f.API.Socket != "" {
-		l, err := api.ListenUnix(f.API.Socket)
+		l, err := listen.Unix(f.API.Socket)
 		if err != nil {
 			return nil, err
 		}
@@ -151,8 +152,8 @@ func (f smFlags) listen(o *api.Options, log *slog.Logger) (net.Listener, *tls.Co
 			return nil, nil, fmt.Errorf("%s: %w", f.From("api-clients"), err)
 		}
 	}
-	o.Login = api.Outside(f.API.Addr)
-	l, err := api.Listen(f.API.Addr, tlsConf)
+	o.Login = listen.Outside(f.API.Addr)
+	l, err := listen.API(f.API.Addr, tlsConf)
 	return l, tlsConf, err
 }
 
@@ -174,7 +175,7 @@ func (f smFlags) serveUFM(ctx context.Context, p *process.Process, m managed) (r
 	if err != nil {
 		return nil, err
 	}
-	l, err := api.ListenUFM(f.UFM.Addr, tlsConf)
+	l, err := listen.UFM(f.UFM.Addr, tlsConf)
 	if err != nil {
 		return nil, err
 	}

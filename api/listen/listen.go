@@ -1,8 +1,9 @@
-package api
+// Package listen opens the addresses of the API and serves HTTP on them: a bound of connections that
+// nobody can use up for others, and the process at the other end of a Unix socket.
+package listen
 
 import (
 	"context"
-	"crypto/rand"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -19,11 +20,11 @@ import (
 // a certificate too (Options.Login).
 func Outside(addr string) bool {
 	host, _, err := net.SplitHostPort(addr)
-	return err == nil && !isLoopback(host)
+	return err == nil && !IsLoopback(host)
 }
 
-// Listen opens the address for the API. An address that is not loopback is refused without TLS.
-func Listen(addr string, tlsConf *tls.Config) (net.Listener, error) {
+// API opens the address for the API. An address that is not loopback is refused without TLS.
+func API(addr string, tlsConf *tls.Config) (net.Listener, error) {
 	if _, _, err := net.SplitHostPort(addr); err != nil {
 		return nil, fmt.Errorf("api address %q: want HOST:PORT: %w", addr, err)
 	}
@@ -40,9 +41,9 @@ func Listen(addr string, tlsConf *tls.Config) (net.Listener, error) {
 	return l, nil
 }
 
-// ListenUFM opens the address for the UFM calls. Their password crosses the net
+// UFM opens the address for the UFM calls. Their password crosses the net
 // with every request, so an address that is not loopback is refused without TLS.
-func ListenUFM(addr string, tlsConf *tls.Config) (net.Listener, error) {
+func UFM(addr string, tlsConf *tls.Config) (net.Listener, error) {
 	if _, _, err := net.SplitHostPort(addr); err != nil {
 		return nil, fmt.Errorf("UFM API address %q: want HOST:PORT: %w", addr, err)
 	}
@@ -61,16 +62,16 @@ func listen(addr string, tlsConf *tls.Config) (net.Listener, error) {
 	if err != nil {
 		return nil, err
 	}
-	l = bound(l, maxConns, reserveConns)
+	l = Bound(l, maxConns, reserveConns)
 	if tlsConf != nil {
 		l = tls.NewListener(l, tlsConf)
 	}
 	return l, nil
 }
 
-// ListenUnix opens the owner's socket, which its user and root alone can open.
+// Unix opens the owner's socket, which its user and root alone can open.
 // The socket file of a dead daemon is replaced.
-func ListenUnix(path string) (net.Listener, error) {
+func Unix(path string) (net.Listener, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return nil, fmt.Errorf("api socket: %w", err)
 	}
@@ -97,14 +98,19 @@ func ListenUnix(path string) (net.Listener, error) {
 	if err != nil {
 		return nil, fmt.Errorf("api socket: %w", err)
 	}
-	return bound(l, maxConns, reserveConns), nil
+	return Bound(l, maxConns, reserveConns), nil
 }
 
 // graceTime is how long requests may go on after the end. Event streams end at once.
-var graceTime = time.Second
+const graceTime = time.Second
 
 // Serve answers on l until ctx ends, then lets requests finish for a moment.
 func Serve(ctx context.Context, l net.Listener, h http.Handler) error {
+	return ServeFor(ctx, l, h, graceTime)
+}
+
+// ServeFor is Serve; requests may go on for so long after the end.
+func ServeFor(ctx context.Context, l net.Listener, h http.Handler, grace time.Duration) error {
 	s := &http.Server{
 		Handler:           h,
 		ReadHeaderTimeout: 5 * time.Second,
@@ -121,9 +127,9 @@ func Serve(ctx context.Context, l net.Listener, h http.Handler) error {
 	case err := <-done:
 		return err
 	case <-ctx.Done():
-		grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), graceTime)
+		end, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
 		defer cancel()
-		if s.Shutdown(grace) != nil {
+		if s.Shutdown(end) != nil {
 			s.Close()
 		}
 		<-done
@@ -131,32 +137,8 @@ func Serve(ctx context.Context, l net.Listener, h http.Handler) error {
 	}
 }
 
-// NewToken writes a fresh random token to path, readable by its owner alone,
-// and returns it.
-func NewToken(path string) (string, error) {
-	token := rand.Text()
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return "", fmt.Errorf("api token: %w", err)
-	}
-	tmp, err := os.CreateTemp(filepath.Dir(path), ".token-*") // created with mode 0600
-	if err != nil {
-		return "", fmt.Errorf("api token: %w", err)
-	}
-	defer os.Remove(tmp.Name())
-	_, err = tmp.WriteString(token + "\n")
-	if err == nil {
-		err = tmp.Sync()
-	}
-	if err := errors.Join(err, tmp.Close()); err != nil {
-		return "", fmt.Errorf("api token: %w", err)
-	}
-	if err := os.Rename(tmp.Name(), path); err != nil {
-		return "", fmt.Errorf("api token: %w", err)
-	}
-	return token, nil
-}
-
-func isLoopback(host string) bool {
+// IsLoopback reports whether a host is this machine.
+func IsLoopback(host string) bool {
 	if host == "localhost" {
 		return true
 	}
