@@ -322,6 +322,17 @@ func config() huma.Config {
 	return cfg
 }
 
+// command describes a call that has a small body or none.
+func command(id, method, path, summary string) huma.Operation {
+	return huma.Operation{OperationID: id, Method: method, Path: path, Summary: summary, MaxBodyBytes: 4096}
+}
+
+// accepted is a call that is answered before what it asks for has been done.
+func accepted(op huma.Operation) huma.Operation {
+	op.DefaultStatus = http.StatusAccepted
+	return op
+}
+
 // build makes the handlers, which guard is to protect.
 func build(b Backend, o Options) *router {
 	mux := newRouter()
@@ -344,11 +355,7 @@ func build(b Backend, o Options) *router {
 	})
 	pictures(a, b)
 	events(a, b)
-	huma.Register(a, huma.Operation{
-		OperationID: "sweep", Method: http.MethodPost, Path: "/v1/sweep",
-		Summary: "Start a full sweep", DefaultStatus: http.StatusAccepted,
-		MaxBodyBytes: 4096,
-	}, func(ctx context.Context, _ *struct{}) (*struct{}, error) {
+	huma.Register(a, accepted(command("sweep", http.MethodPost, "/v1/sweep", "Start a full sweep")), func(ctx context.Context, _ *struct{}) (*struct{}, error) {
 		if err := b.Sweep(ctx); err != nil {
 			return nil, huma.Error503ServiceUnavailable(err.Error())
 		}

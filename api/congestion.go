@@ -143,10 +143,7 @@ func congesting(a huma.API, b Congesting) {
 		}
 		return reply(c), nil
 	})
-	huma.Register(a, huma.Operation{
-		OperationID: "congestion-mode", Method: http.MethodPost, Path: "/v1/congestion/mode",
-		Summary: "Change the mode of the congestion control manager", DefaultStatus: http.StatusAccepted, MaxBodyBytes: 4096,
-	}, func(ctx context.Context, in *congestionModeInput) (*struct{}, error) {
+	huma.Register(a, accepted(command("congestion-mode", http.MethodPost, "/v1/congestion/mode", "Change the mode of the congestion control manager")), func(ctx context.Context, in *congestionModeInput) (*struct{}, error) {
 		before := ""
 		if auditing(ctx) {
 			c, _ := b.Congestion(CongestionQuery{}) // without one the mode is not known

@@ -72,10 +72,7 @@ func controlling(a huma.API, c Controller) {
 	if c == nil {
 		return
 	}
-	huma.Register(a, huma.Operation{
-		OperationID: "reload", Method: http.MethodPost, Path: "/v1/reload",
-		Summary: "Read settings and files again", MaxBodyBytes: 4096,
-	}, func(ctx context.Context, in *reloadInput) (*body[Reloaded], error) {
+	huma.Register(a, command("reload", http.MethodPost, "/v1/reload", "Read settings and files again"), func(ctx context.Context, in *reloadInput) (*body[Reloaded], error) {
 		r, err := c.Reload(ctx, in.DryRun)
 		if err != nil {
 			return nil, huma.Error422UnprocessableEntity("nothing changed: " + err.Error())
@@ -97,10 +94,7 @@ func controlling(a huma.API, c Controller) {
 	huma.Get(a, "/v1/settings", func(context.Context, *struct{}) (*body[[]SettingValue], error) {
 		return reply(c.Settings()), nil
 	})
-	huma.Register(a, huma.Operation{
-		OperationID: "ha-priority", Method: http.MethodPost, Path: "/v1/ha/priority",
-		Summary: "Change the priority of this manager", MaxBodyBytes: 4096,
-	}, func(ctx context.Context, in *priorityInput) (*struct{}, error) {
+	huma.Register(a, command("ha-priority", http.MethodPost, "/v1/ha/priority", "Change the priority of this manager"), func(ctx context.Context, in *priorityInput) (*struct{}, error) {
 		before := ""
 		if auditing(ctx) {
 			list := c.Settings()
@@ -114,10 +108,7 @@ func controlling(a huma.API, c Controller) {
 		changed(ctx, "priority: "+before+" -> "+strconv.Itoa(in.Priority))
 		return nil, nil
 	})
-	huma.Register(a, huma.Operation{
-		OperationID: "ha-activate", Method: http.MethodPost, Path: "/v1/ha/activate",
-		Summary: "Have a manager that was started inactive take part", MaxBodyBytes: 4096,
-	}, func(context.Context, *struct{}) (*struct{}, error) {
+	huma.Register(a, command("ha-activate", http.MethodPost, "/v1/ha/activate", "Have a manager that was started inactive take part"), func(context.Context, *struct{}) (*struct{}, error) {
 		if err := c.Activate(); err != nil {
 			return nil, haError(err)
 		}
@@ -126,10 +117,7 @@ func controlling(a huma.API, c Controller) {
 	huma.Get(a, "/v1/loglevel", func(context.Context, *struct{}) (*body[LogLevel], error) {
 		return reply(LogLevel{c.LogLevel()}), nil
 	})
-	huma.Register(a, huma.Operation{
-		OperationID: "set-loglevel", Method: http.MethodPut, Path: "/v1/loglevel",
-		Summary: "Change the level of log messages", MaxBodyBytes: 4096,
-	}, func(ctx context.Context, in *struct{ Body LogLevel }) (*body[LogLevel], error) {
+	huma.Register(a, command("set-loglevel", http.MethodPut, "/v1/loglevel", "Change the level of log messages"), func(ctx context.Context, in *struct{ Body LogLevel }) (*body[LogLevel], error) {
 		before := c.LogLevel()
 		if err := c.SetLogLevel(in.Body.Level); err != nil {
 			return nil, huma.Error422UnprocessableEntity(err.Error())

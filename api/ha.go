@@ -151,19 +151,13 @@ func availability(a huma.API, ha Availability) {
 		}
 		return reply(nonNil(list)), nil
 	})
-	huma.Register(a, huma.Operation{
-		OperationID: "ha-handover", Method: http.MethodPost, Path: "/v1/ha/handover",
-		Summary: "Make the partner active", MaxBodyBytes: 4096,
-	}, func(ctx context.Context, _ *struct{}) (*body[HA], error) {
+	huma.Register(a, command("ha-handover", http.MethodPost, "/v1/ha/handover", "Make the partner active"), func(ctx context.Context, _ *struct{}) (*body[HA], error) {
 		if err := ha.Handover(ctx); err != nil {
 			return nil, haError(err)
 		}
 		return reply(ha.HA()), nil
 	})
-	huma.Register(a, huma.Operation{
-		OperationID: "ha-takeover", Method: http.MethodPost, Path: "/v1/ha/takeover",
-		Summary: "Make this manager active", MaxBodyBytes: 4096,
-	}, func(ctx context.Context, in *takeoverInput) (*body[HA], error) {
+	huma.Register(a, command("ha-takeover", http.MethodPost, "/v1/ha/takeover", "Make this manager active"), func(ctx context.Context, in *takeoverInput) (*body[HA], error) {
 		if err := ha.Takeover(ctx, in.Stale); err != nil {
 			return nil, haError(err)
 		}

@@ -245,42 +245,44 @@ func partitioning(a huma.API, b Partitioning) {
 		}
 		return partitionsAnswer(http.StatusOK, p), nil
 	})
-	op := func(id, method, path, summary, more string) huma.Operation {
-		return huma.Operation{
-			OperationID: id, Method: method, Path: path, Summary: summary,
-			Description: more + "The answer follows when the policy is stored; ports are written later. With dry_run nothing is changed, and the status is 200.",
-			Errors:      []int{404, 409, 412, 422, 503}, DefaultStatus: http.StatusAccepted,
-		}
-	}
-	replace := op("set-partitions", http.MethodPut, "/v1/partitions", "Replace the partitions, or say what that would do",
+	replace := partitionOp("set-partitions", http.MethodPut, "/v1/partitions", "Replace the partitions, or say what that would do",
 		"The body is JSON with the whole configuration. A configuration with an error changes nothing. ")
 	replace.MaxBodyBytes = maxPartitions
 	huma.Register(a, replace, func(ctx context.Context, in *partitionsInput) (*partitionsOutput, error) {
 		p, err := change(ctx, b, in.ChangeInput, &PartitionsChange{Op: ReplacePartitions, Name: in.Body.Name, Config: in.Body.Config})
 		return partitionsAnswer(statusOf(in.DryRun), p), err
 	})
-	create := op("create-partition", http.MethodPost, "/v1/partitions", "Create a partition, or say what that would do", "")
+	create := partitionOp("create-partition", http.MethodPost, "/v1/partitions", "Create a partition, or say what that would do", "")
 	create.MaxBodyBytes = maxNewPartition
-	huma.Register(a, create, func(ctx context.Context, in *struct {
+	planned(a, b, create, func(in *struct {
 		ChangeInput
 		Body NewPartition
 	},
-	) (*planOutput, error) {
-		return planned(ctx, b, in.ChangeInput, &PartitionsChange{Op: CreatePartition, New: in.Body})
+	) (ChangeInput, PartitionsChange) {
+		return in.ChangeInput, PartitionsChange{Op: CreatePartition, New: in.Body}
 	})
-	huma.Register(a, op("delete-partition", http.MethodDelete, "/v1/partitions/{pkey}", "Delete a partition, or say what that would do",
-		"Memberships of virtual machines stay. "), func(ctx context.Context, in *struct {
+	planned(a, b, partitionOp("delete-partition", http.MethodDelete, "/v1/partitions/{pkey}", "Delete a partition, or say what that would do",
+		"Memberships of virtual machines stay. "), func(in *struct {
 		PartitionPath
 		ChangeInput
 	},
-	) (*planOutput, error) {
-		return planned(ctx, b, in.ChangeInput, &PartitionsChange{Op: DeletePartition, Partition: in.PKey})
+	) (ChangeInput, PartitionsChange) {
+		return in.ChangeInput, PartitionsChange{Op: DeletePartition, Partition: in.PKey}
 	})
-	members(a, b, op)
+	members(a, b)
+}
+
+// partitionOp describes a call that changes partitions.
+func partitionOp(id, method, path, summary, more string) huma.Operation {
+	return accepted(huma.Operation{
+		OperationID: id, Method: method, Path: path, Summary: summary,
+		Description: more + "The answer follows when the policy is stored; ports are written later. With dry_run nothing is changed, and the status is 200.",
+		Errors:      []int{404, 409, 412, 422, 503},
+	})
 }
 
 // members adds the calls about single members.
-func members(a huma.API, b Partitioning, op func(id, method, path, summary, more string) huma.Operation) {
+func members(a huma.API, b Partitioning) {
 	huma.Get(a, "/v1/partitions/{pkey}/members", func(_ context.Context, in *struct {
 		PartitionPath
 		TableQuery
@@ -294,24 +296,24 @@ func members(a huma.API, b Partitioning, op func(id, method, path, summary, more
 		return reply(t), nil
 	})
 	const path = "/v1/partitions/{pkey}/members/{member}"
-	huma.Register(a, op("set-partition-member", http.MethodPut, path, "Add a member to a partition or change its membership, or say what that would do",
-		"A single port becomes the last line of the partition, so that no other line overrides it. "), func(ctx context.Context, in *struct {
+	planned(a, b, partitionOp("set-partition-member", http.MethodPut, path, "Add a member to a partition or change its membership, or say what that would do",
+		"A single port becomes the last line of the partition, so that no other line overrides it. "), func(in *struct {
 		MemberPath
 		ChangeInput
 		Body struct {
 			Membership string `json:"membership" doc:"full, limited or both"`
 		}
 	},
-	) (*planOutput, error) {
-		return planned(ctx, b, in.ChangeInput, &PartitionsChange{Op: SetMember, Partition: in.PKey, Member: in.Member, Membership: in.Body.Membership})
+	) (ChangeInput, PartitionsChange) {
+		return in.ChangeInput, PartitionsChange{Op: SetMember, Partition: in.PKey, Member: in.Member, Membership: in.Body.Membership}
 	})
-	huma.Register(a, op("remove-partition-member", http.MethodDelete, path, "Remove a member from a partition, or say what that would do",
-		"A port that is also a member by a class stays one by that. The last member goes with its partition. "), func(ctx context.Context, in *struct {
+	planned(a, b, partitionOp("remove-partition-member", http.MethodDelete, path, "Remove a member from a partition, or say what that would do",
+		"A port that is also a member by a class stays one by that. The last member goes with its partition. "), func(in *struct {
 		MemberPath
 		ChangeInput
 	},
-	) (*planOutput, error) {
-		return planned(ctx, b, in.ChangeInput, &PartitionsChange{Op: RemoveMember, Partition: in.PKey, Member: in.Member})
+	) (ChangeInput, PartitionsChange) {
+		return in.ChangeInput, PartitionsChange{Op: RemoveMember, Partition: in.PKey, Member: in.Member}
 	})
 }
 
@@ -330,13 +332,16 @@ func partitionsAnswer(status int, p Partitions) *partitionsOutput {
 	return out
 }
 
-// planned makes a change of one thing.
-func planned(ctx context.Context, b Partitioning, in ChangeInput, c *PartitionsChange) (*planOutput, error) {
-	p, err := change(ctx, b, in, c)
-	if err != nil {
-		return nil, err
-	}
-	return &planOutput{Status: statusOf(in.DryRun), Body: *p.Plan}, nil
+// planned adds a change of one thing, which is answered with its plan. of reads it from a request.
+func planned[I any](a huma.API, b Partitioning, op huma.Operation, of func(*I) (ChangeInput, PartitionsChange)) {
+	huma.Register(a, op, func(ctx context.Context, in *I) (*planOutput, error) {
+		options, c := of(in)
+		p, err := change(ctx, b, options, &c)
+		if err != nil {
+			return nil, err
+		}
+		return &planOutput{Status: statusOf(options.DryRun), Body: *p.Plan}, nil
+	})
 }
 
 // change makes a change of partitions, and notes for the audit log what it was.

@@ -74,9 +74,7 @@ func porting(a huma.API, b Porting) {
 		return reply(nonNil(b.PortActions())), nil
 	})
 	for _, verb := range []string{"drain", "isolate", "restore"} {
-		huma.Register(a, huma.Operation{
-			OperationID: verb + "-port", Method: http.MethodPost, Path: "/v1/ports/{guid}/{num}/" + verb, Summary: "Say what it would do to " + verb + " a link, or do it", MaxBodyBytes: 4096,
-		}, func(ctx context.Context, in *portActionInput) (*body[PortPlan], error) {
+		huma.Register(a, command(verb+"-port", http.MethodPost, "/v1/ports/{guid}/{num}/"+verb, "Say what it would do to "+verb+" a link, or do it"), func(ctx context.Context, in *portActionInput) (*body[PortPlan], error) {
 			q := PortRequest{Action: verb, GUID: in.GUID, Port: in.Num, DryRun: in.DryRun, Force: in.Force, Why: in.Why, By: callerOf(ctx).Name}
 			if in.For != "" {
 				d, err := time.ParseDuration(in.For)

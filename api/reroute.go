@@ -36,11 +36,7 @@ type rerouteOutput struct {
 }
 
 func rerouting(a huma.API, b Backend) {
-	huma.Register(a, huma.Operation{
-		OperationID: "reroute", Method: http.MethodPost, Path: "/v1/reroute",
-		Summary: "Compute routes from scratch", DefaultStatus: http.StatusAccepted,
-		MaxBodyBytes: 4096,
-	}, func(ctx context.Context, in *rerouteInput) (*rerouteOutput, error) {
+	huma.Register(a, accepted(command("reroute", http.MethodPost, "/v1/reroute", "Compute routes from scratch")), func(ctx context.Context, in *rerouteInput) (*rerouteOutput, error) {
 		if in.DryRun {
 			p, err := b.PlanReroute(ctx, in.Rebalance)
 			if err != nil {

@@ -171,9 +171,19 @@ one port the later one counts. The last ones are those that virtual machines add
 	return c
 }
 
-func partitionsAddMember() *cobra.Command {
+// changeCommand completes the command of a change whose plan is printed: of says what it asks for.
+func changeCommand(c *cobra.Command, of func(args []string) (method, path string, body any)) *cobra.Command {
 	var o partitionChange
-	var as string
+	c.RunE = func(cmd *cobra.Command, args []string) error {
+		method, path, body := of(args)
+		return o.change(cmd, method, path, body, nil)
+	}
+	o.register(c)
+	return c
+}
+
+func partitionsAddMember() *cobra.Command {
+	as := "limited"
 	c := &cobra.Command{
 		Use:   "add-member PARTITION MEMBER",
 		Short: "Add a member to a partition, or change its membership",
@@ -184,36 +194,29 @@ applies it again.`,
 		Example: `  heddle ctl partitions add-member tenant-a host-7 --as full --dry-run
   heddle ctl partitions add-member 0x0005 0x0002c90300a1b2c3`,
 		Args: wantArgs(2, "a partition and a member: its port GUID, NODE, NODE:PORT or a class of ports"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return o.change(cmd, http.MethodPut, memberPath(args[0], args[1]), map[string]string{"membership": as}, nil)
-		},
 	}
-	c.Flags().StringVar(&as, "as", "limited", "`MEMBERSHIP`: full, limited or both")
-	o.register(c)
-	return c
+	c.Flags().StringVar(&as, "as", as, "`MEMBERSHIP`: full, limited or both")
+	return changeCommand(c, func(args []string) (string, string, any) {
+		return http.MethodPut, memberPath(args[0], args[1]), map[string]string{"membership": as}
+	})
 }
 
 func partitionsRemoveMember() *cobra.Command {
-	var o partitionChange
-	c := &cobra.Command{
+	return changeCommand(&cobra.Command{
 		Use:   "remove-member PARTITION MEMBER",
 		Short: "Remove a member from a partition",
 		Long: `Removes the line of a partition that names a member. A port that is also a member by a
 class of ports stays one by that. The last member goes with its partition ('delete').`,
 		Example: `  heddle ctl partitions remove-member tenant-a host-7 --dry-run`,
 		Args:    wantArgs(2, "a partition and a member: its port GUID, NODE, NODE:PORT or a class of ports"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return o.change(cmd, http.MethodDelete, memberPath(args[0], args[1]), nil, nil)
-		},
-	}
-	o.register(c)
-	return c
+	}, func(args []string) (string, string, any) {
+		return http.MethodDelete, memberPath(args[0], args[1]), nil
+	})
 }
 
 func partitionsCreate() *cobra.Command {
-	var o partitionChange
 	var n api.NewPartition
-	var as string
+	as := "limited"
 	c := &cobra.Command{
 		Use:   "create NAME MEMBER...",
 		Short: "Create a partition with its first members",
@@ -226,40 +229,34 @@ func partitionsCreate() *cobra.Command {
 			}
 			return nil
 		},
-		RunE: func(cmd *cobra.Command, args []string) error {
-			n.Name, n.Members = args[0], nil
-			for _, a := range args[1:] {
-				m := api.NewMember{Member: a, Membership: as}
-				if i := strings.LastIndexByte(a, '='); i > 0 {
-					m.Member, m.Membership = a[:i], a[i+1:]
-				}
-				n.Members = append(n.Members, m)
-			}
-			return o.change(cmd, http.MethodPost, "/v1/partitions", &n, nil)
-		},
 	}
 	c.Flags().StringVar(&n.PKey, "pkey", "", "`P_KEY`, 0x0001 to 0x7ffe (default: the lowest that is free)")
 	c.Flags().BoolVar(&n.IPoIB, "ipoib", false, "with the broadcast group of IPoIB")
-	c.Flags().StringVar(&as, "as", "limited", "`MEMBERSHIP` of members without one of their own: full, limited or both")
-	o.register(c)
-	return c
+	c.Flags().StringVar(&as, "as", as, "`MEMBERSHIP` of members without one of their own: full, limited or both")
+	return changeCommand(c, func(args []string) (string, string, any) {
+		n.Name, n.Members = args[0], nil
+		for _, a := range args[1:] {
+			m := api.NewMember{Member: a, Membership: as}
+			if i := strings.LastIndexByte(a, '='); i > 0 {
+				m.Member, m.Membership = a[:i], a[i+1:]
+			}
+			n.Members = append(n.Members, m)
+		}
+		return http.MethodPost, "/v1/partitions", &n
+	})
 }
 
 func partitionsDelete() *cobra.Command {
-	var o partitionChange
-	c := &cobra.Command{
+	return changeCommand(&cobra.Command{
 		Use:   "delete PARTITION",
 		Short: "Delete a partition",
 		Long: `Deletes a partition: all of its members lose its P_Key. Memberships that virtual machines
 add stay. Another partition receives the P_Key when all ports have lost it.`,
 		Example: `  heddle ctl partitions delete tenant-a --dry-run`,
 		Args:    wantArgs(1, "a partition, by its name or P_Key"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return o.change(cmd, http.MethodDelete, partitionPath(args[0]), nil, nil)
-		},
-	}
-	o.register(c)
-	return c
+	}, func(args []string) (string, string, any) {
+		return http.MethodDelete, partitionPath(args[0]), nil
+	})
 }
 
 func printPartitions(w io.Writer, body []byte) error {
