@@ -190,12 +190,12 @@ func TestSingleMembers(t *testing.T) {
 	do("PUT", "/tenant/members/"+guid("host-3").String(), full, 202, `"applied":true`, "If-Match", `"`+plan.Revision+`"`)
 	do("PUT", "/tenant/members/host-4", full, 412, "have changed meanwhile", "If-Match", `"`+plan.Revision+`"`)
 	do("PUT", "/0x1/members/host-2:1", `{"membership":"limited"}`, 202, `"from":"full","to":"limited"`)
-	do("PUT", "/1/members/0x7777", full, 202, `"pending_guids":["0x0000000000007777"]`)
-	do("PUT", "/1/members/0x7777", full, 202, `"change":[]`)
-	if got := list(); got != "host-3=full host-2=limited 0x0000000000007777=full (pending) " {
+	do("PUT", "/1/members/0x77777", full, 202, `"pending_guids":["0x0000000000077777"]`)
+	do("PUT", "/1/members/0x77777", full, 202, `"change":[]`)
+	if got := list(); got != "host-3=full host-2=limited 0x0000000000077777=full (pending) " {
 		t.Errorf("%s", got)
 	}
-	do("DELETE", "/tenant/members/0x7777", "", 202, `"pending_end":1`)
+	do("DELETE", "/tenant/members/0x77777", "", 202, `"pending_end":1`)
 	for _, c := range []struct {
 		method, path, body string
 		code               int
@@ -212,6 +212,8 @@ func TestSingleMembers(t *testing.T) {
 		{"DELETE", "/0x77", "", 404, "no partition has"},
 		{"DELETE", "/Default", "", 422, "cannot be deleted"},
 		{"DELETE", "/Default/members/ALL", "", 422, "the last member"},
+		{"PUT", "/tenant/members/0x7fff", full, 422, "--pkey 0x7fff"},
+		{"POST", "", `{"name":"other","members":[{"member":"0xffff"},{"member":"host-2"}]}`, 422, "--pkey 0xffff"},
 		{"POST", "", `{"name":"tenant","members":[{"member":"host-2"}]}`, 409, "another name"},
 		{"POST", "", `{"name":"other","pkey":"0x8001","members":[{"member":"host-2"}]}`, 409, "another one"},
 		{"POST", "", `{"name":"other","pkey":"0x7fff","members":[{"member":"host-2"}]}`, 409, "another one"},

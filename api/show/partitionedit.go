@@ -33,13 +33,17 @@ func EditPartitions(c *api.PartitionsChange, st *sm.PartitionStatus, s *subnet.S
 		p, err := base.WithoutPartition(key)
 		return p, nil, onlyAdded(err, base, st.InForce, key)
 	}
-	m, err := Member(s, v, c.Member)
-	if err != nil {
-		return nil, nil, err
-	}
 	if c.Op == api.RemoveMember {
+		m, err := Member(s, v, c.Member)
+		if err != nil {
+			return nil, nil, err
+		}
 		p, err := base.WithoutMember(key, m)
 		return p, nil, onlyAdded(err, base, st.InForce, key)
+	}
+	m, err := newMember(s, v, c.Member)
+	if err != nil {
+		return nil, nil, err
 	}
 	if m.As, err = partition.ParseMembership(c.Membership); err != nil {
 		return nil, nil, err
@@ -84,7 +88,7 @@ func created(n *api.NewPartition, st *sm.PartitionStatus, s *subnet.Snapshot, v 
 		q.Groups = []partition.Group{partition.Broadcast(q.PKey)}
 	}
 	for _, x := range n.Members {
-		m, err := Member(s, v, x.Member)
+		m, err := newMember(s, v, x.Member)
 		if err != nil {
 			return nil, err
 		}
@@ -94,4 +98,14 @@ func created(n *api.NewPartition, st *sm.PartitionStatus, s *subnet.Snapshot, v 
 		q.Members = append(q.Members, m)
 	}
 	return st.Base.WithPartition(q)
+}
+
+// newMember is Member for one that is to begin. A number that may be a P_Key is none: no port has so short
+// a GUID, and 'create NAME 0x7fff HOST' means the P_Key.
+func newMember(s *subnet.Snapshot, v *vm.View, text string) (partition.Member, error) {
+	m, err := Member(s, v, text)
+	if err == nil && m.Kind == partition.Port && m.GUID <= 0xFFFF {
+		return m, fmt.Errorf("member %q is too short for a port GUID: if it is the P_Key of the new partition, give --pkey %s (in the API: \"pkey\")", text, text)
+	}
+	return m, err
 }
