@@ -471,7 +471,7 @@ func (p *parser) member(t token) (m Member, err error) {
 	}
 	w := p.keyword(t, kindWords...)
 	if w == "" {
-		return m, p.fail(t.pos, "%s is neither a port GUID (0x…) nor one of %s", short(t.text), strings.Join(kindWords, ", "))
+		return m, p.fail(t.pos, "%s is neither a port GUID (0x…) nor one of %s; a file takes no names of nodes", short(t.text), strings.Join(kindWords, ", "))
 	}
 	return Member{Kind: kinds[w]}, nil
 }
