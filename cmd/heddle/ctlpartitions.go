@@ -23,9 +23,11 @@ func ctlPartitions() *cobra.Command {
 	c.Long = `Shows the current partitions, how many ports have each P_Key in their table,
 and whether all ports have acknowledged theirs.
 
-A partition is named by its name or its P_Key. A member is a port GUID with 0x, the
-description of a node (NODE:PORT if it has several ports in the subnet), or a class of
-ports: ALL, ALL_CAS, ALL_SWITCHES, ALL_ROUTERS, SELF.
+In commands a partition is named by its name or its P_Key. A member is a port GUID with
+0x, the description of a node (NODE:PORT if it has several ports in the subnet), or a
+class of ports: ALL, ALL_CAS, ALL_SWITCHES, ALL_ROUTERS, SELF. A file, for 'apply' and
+--partitions, has the format of OpenSM's partitions.conf: its members are port GUIDs and
+classes of ports, not names of nodes.
 
 The revision names the current configuration. With --if-match REVISION a change is
 refused if somebody else has changed the partitions since, so that two operators do
@@ -111,11 +113,12 @@ func partitionsApply() *cobra.Command {
 		Use:   "apply FILE",
 		Short: "Replace the partitions with those of a file ('-' is standard input)",
 		Long: `Replaces the partitions, in one transaction, by those of a file in the format of
-OpenSM's partitions.conf. A file with an error changes nothing. It writes only to
-the ports that the change affects, and removes P_Keys before it grants others. 'heddle ctl partitions'
-shows when all ports have acknowledged. With --dry-run it says which ports would gain,
-lose or change which memberships, what would be written, and which multicast groups and
-virtual machines that concerns.`,
+OpenSM's partitions.conf, whose members are port GUIDs and classes of ports, not names of
+nodes. A file with an error changes nothing. It writes only to the ports that the change
+affects, and removes P_Keys before it grants others. It prints which ports gain, lose or
+change which memberships, what is written, and which multicast groups and virtual
+machines that concerns, then the partitions; with --dry-run it changes nothing. 'heddle
+ctl partitions' shows when all ports have acknowledged.`,
 		Example: `  heddle ctl partitions apply partitions.conf --dry-run
   heddle ctl partitions apply partitions.conf --if-match 5e1fd2e0a1b6c7d8`,
 		Args: func(cmd *cobra.Command, args []string) error {
@@ -144,7 +147,7 @@ virtual machines that concerns.`,
 				return fmt.Errorf("%s: larger than the limit of %d bytes", name, partition.MaxFile)
 			}
 			body := map[string]string{"name": name, "config": string(b)}
-			return o.change(cmd, http.MethodPut, "/v1/partitions", body, printPartitions)
+			return o.change(cmd, http.MethodPut, "/v1/partitions", body, printReplaced)
 		},
 	}
 	o.register(c)
@@ -264,6 +267,10 @@ func printPartitions(w io.Writer, body []byte) error {
 	if err := json.Unmarshal(body, &p); err != nil {
 		return err
 	}
+	return listPartitions(w, &p)
+}
+
+func listPartitions(w io.Writer, p *api.Partitions) error {
 	for _, s := range p.Warnings {
 		fmt.Fprintf(w, "note: %s\n", s)
 	}
@@ -281,6 +288,22 @@ func printPartitions(w io.Writer, body []byte) error {
 		fmt.Fprintf(w, "freed, but not yet removed from every port and so unavailable: %s\n", strings.Join(p.Quarantined, " "))
 	}
 	return nil
+}
+
+// printReplaced prints what a replacement has changed, and the partitions that were accepted.
+func printReplaced(w io.Writer, body []byte) error {
+	var p api.Partitions
+	if err := json.Unmarshal(body, &p); err != nil {
+		return err
+	}
+	if p.Plan != nil { // older managers send none
+		if err := printPartitionPlan(w, p.Plan); err != nil {
+			return err
+		}
+		fmt.Fprintln(w)
+		p.Warnings = nil // they are among the notes of the plan
+	}
+	return listPartitions(w, &p)
 }
 
 func printMembers(w io.Writer, body []byte) error {
