@@ -415,10 +415,13 @@ func TestTenant(t *testing.T) {
 		{"GET", "/v1/partitions/0x6/ready", "", 404, "", "", 0},
 		{"PUT", "/v1/partitions", `{"config":"x"}`, 403, "tenant", "", 0},
 		{"GET", "/v1/partitions", "", 200, "acme-net", "revision", 0},
-		{"POST", "/v1/partitions", `{"name":"acme-x","members":[{"member":"0x1"}]}`, 403, "tenant", "", 0},
+		{"POST", "/v1/partitions", `{"name":"acme-x"}`, 202, `"applied":true`, "0x1=full", 0},
+		{"POST", "/v1/partitions?dry_run=true", `{"name":"acme-x"}`, 200, `"revision":""`, "0x1=full", 0},
+		{"DELETE", "/v1/partitions/acme-net", "", 202, `"change":[]`, "more_change", 0},
+		{"DELETE", "/v1/partitions/forbidden", "", 403, "not permitted", "", 0},
+		{"DELETE", "/v1/partitions/used", "", 409, "in use", "", 0},
 		{"PUT", "/v1/partitions/acme-net/members/0x1", `{"membership":"full"}`, 403, "tenant", "", 0},
 		{"DELETE", "/v1/partitions/acme-net/members/0x1?dry_run=true", "", 403, "tenant", "", 0},
-		{"DELETE", "/v1/partitions/acme-net", "", 403, "tenant", "", 0},
 		{"GET", "/v1/partitions/acme-net/members", "", 403, "tenant", "", 0},
 		{"POST", "/v1/sweep", "", 403, "", "", 0},
 		{"POST", "/v1/vms", `{"name":"acme-9","keys":[{"pkey":"0x5"}]}`, 201, "", "", 1},
@@ -450,6 +453,30 @@ func TestTenant(t *testing.T) {
 		if w.Code != c.code || !strings.Contains(w.Body.String(), c.has) || c.lacks != "" && strings.Contains(w.Body.String(), c.lacks) || len(f.ops) != c.operated {
 			t.Errorf("%s %s %s: %d %s, %d operations; want %d", c.method, c.path, c.body, w.Code, w.Body, len(f.ops), c.code)
 		}
+	}
+}
+
+// TestTenantPartitions: what a tenant asks for has its scope and no revision, and the P_Keys of tokens are
+// kept for them, also when others ask.
+func TestTenantPartitions(t *testing.T) {
+	o, tokens := everything(t)
+	n := access.NewToken{Name: "other", Role: access.Tenant, Scope: access.Scope{Prefix: "other-", PKeys: []ib.PKey{0x20, 0x21}}}
+	if _, _, err := o.TokenKeeper.CreateToken(n); err != nil {
+		t.Fatal(err)
+	}
+	f := newFake(0)
+	h := New(f, o)
+	for _, role := range []access.Role{access.Tenant, access.Admin} {
+		f.change = PartitionsChange{}
+		ask(h, "POST", "/v1/partitions", strings.NewReader(`{"name":"acme-x"}`), "Authorization: Bearer "+tokens[role], inJSON)
+		if c := f.change; c.New.Name != "acme-x" || !slices.Equal(c.Reserved, n.Scope.PKeys) || (role == access.Tenant) != (c.Scope != nil && c.Scope.Prefix == "acme-") {
+			t.Errorf("%v: %+v", role, c)
+		}
+	}
+	f.change = PartitionsChange{}
+	w := ask(h, "DELETE", "/v1/partitions/acme-x", nil, "Authorization: Bearer "+tokens[access.Tenant], `If-Match: "`+Revision("")+`"`)
+	if w.Code != 403 || f.change.Partition != "" {
+		t.Errorf("with a revision: %d %s", w.Code, w.Body)
 	}
 }
 

@@ -364,6 +364,7 @@ func build(b Backend, o Options) *router {
 
 	rerouting(a, b)
 	administration(a, b)
+	partitioning(a, partitionCalls{b, o.Tokens})
 	path(a, b)
 	machines(a, b)
 	counting(a, b, mux)

@@ -153,7 +153,7 @@ func (f *fake) ChangePartitions(_ context.Context, c *PartitionsChange) (Partiti
 	defer f.mu.Unlock()
 	f.change = *c
 	errs := map[string]error{
-		"stored": ErrNotStored, "outdated": ErrOutdated, "found": partition.ErrNotFound, "exists": partition.ErrExists, "other": errors.New("other"),
+		"stored": ErrNotStored, "outdated": ErrOutdated, "found": partition.ErrNotFound, "exists": partition.ErrExists, "forbidden": ErrForbidden, "used": ErrInUse, "other": errors.New("other"),
 	}
 	switch err := errs[c.Partition]; {
 	case strings.Contains(c.Config, "bad"):

@@ -12,6 +12,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"heddle/access"
+	"heddle/ib"
 	"heddle/partition"
 )
 
@@ -21,6 +22,8 @@ var (
 	ErrNotStored = errors.New("nothing was stored")
 	// ErrOutdated: the partitions have another revision than the change is for; nothing was changed.
 	ErrOutdated = errors.New("the partitions have changed meanwhile")
+	// ErrInUse: a tenant's partition has interfaces.
+	ErrInUse = errors.New("in use")
 )
 
 // Partitioning is the part of Backend about partitions.
@@ -58,6 +61,11 @@ type PartitionsChange struct {
 	// Match is the revision that the partitions must have; empty: any.
 	Match  string
 	DryRun bool
+	// Scope is that of a tenant, which creates and deletes its own partitions alone; nil: the caller may
+	// change all.
+	Scope *access.Scope
+	// Reserved are the P_Keys of tenants' tokens: a new partition has one of them only if New says so.
+	Reserved []ib.PKey
 }
 
 // PartitionStatus is the state of the partitions' programming.
@@ -177,7 +185,7 @@ type NewPartition struct {
 	Name    string      `json:"name" minLength:"1" maxLength:"256"`
 	PKey    string      `json:"pkey,omitempty" doc:"0x0001 to 0x7ffe; left out: the lowest that is free"`
 	IPoIB   bool        `json:"ipoib,omitempty" doc:"with the broadcast group of IPoIB"`
-	Members []NewMember `json:"members" minItems:"1" maxItems:"10000"`
+	Members []NewMember `json:"members,omitempty" maxItems:"10000" doc:"left out: none but interfaces of virtual machines with its P_Key"`
 }
 
 // NewMember is a member of a new partition.
@@ -237,7 +245,13 @@ type MemberPath struct {
 	Member string `path:"member" maxLength:"256" doc:"port GUID with 0x, ALL, ALL_CAS, ALL_SWITCHES, ALL_ROUTERS, SELF, or NODE or NODE:PORT on the fabric"`
 }
 
-func partitioning(a huma.API, b Partitioning) {
+// partitionCalls are the calls about partitions. tokens have P_Keys of tenants; nil: there are none.
+type partitionCalls struct {
+	Partitioning
+	tokens *access.Registry
+}
+
+func partitioning(a huma.API, b partitionCalls) {
 	huma.Get(a, "/v1/partitions", func(ctx context.Context, _ *struct{}) (*partitionsOutput, error) {
 		p := b.Partitions()
 		if c := callerOf(ctx); c.Role == access.Tenant {
@@ -277,12 +291,12 @@ func partitionOp(id, method, path, summary, more string) huma.Operation {
 	return accepted(huma.Operation{
 		OperationID: id, Method: method, Path: path, Summary: summary,
 		Description: more + "The answer follows when the policy is stored; ports are written later. With dry_run nothing is changed, and the status is 200.",
-		Errors:      []int{404, 409, 412, 422, 503},
+		Errors:      []int{403, 404, 409, 412, 422, 503},
 	})
 }
 
 // members adds the calls about single members.
-func members(a huma.API, b Partitioning) {
+func members(a huma.API, b partitionCalls) {
 	huma.Get(a, "/v1/partitions/{pkey}/members", func(_ context.Context, in *struct {
 		PartitionPath
 		TableQuery
@@ -333,7 +347,7 @@ func partitionsAnswer(status int, p Partitions) *partitionsOutput {
 }
 
 // planned adds a change of one thing, which is answered with its plan. of reads it from a request.
-func planned[I any](a huma.API, b Partitioning, op huma.Operation, of func(*I) (ChangeInput, PartitionsChange)) {
+func planned[I any](a huma.API, b partitionCalls, op huma.Operation, of func(*I) (ChangeInput, PartitionsChange)) {
 	huma.Register(a, op, func(ctx context.Context, in *I) (*planOutput, error) {
 		options, c := of(in)
 		p, err := change(ctx, b, options, &c)
@@ -345,11 +359,18 @@ func planned[I any](a huma.API, b Partitioning, op huma.Operation, of func(*I) (
 }
 
 // change makes a change of partitions, and notes for the audit log what it was.
-func change(ctx context.Context, b Partitioning, in ChangeInput, c *PartitionsChange) (Partitions, error) {
+func change(ctx context.Context, b partitionCalls, in ChangeInput, c *PartitionsChange) (Partitions, error) {
 	c.DryRun, c.Match = in.DryRun, strings.Trim(strings.TrimPrefix(in.Match, "W/"), `"`)
 	if c.Match == "*" {
 		c.Match = "" // any that there are
 	}
+	who := callerOf(ctx)
+	if who.Role == access.Tenant {
+		if c.Scope = &who.Scope; c.Match != "" {
+			return Partitions{}, partitionError(fmt.Errorf("%w: it sees no revision of the partitions: leave If-Match out", ErrForbidden))
+		}
+	}
+	c.Reserved = reserved(b.tokens)
 	p, err := b.ChangePartitions(ctx, c)
 	switch {
 	case err != nil:
@@ -360,6 +381,9 @@ func change(ctx context.Context, b Partitioning, in ChangeInput, c *PartitionsCh
 		changed(ctx, "the partitions are as before")
 	default:
 		planChanged(ctx, p.Plan)
+	}
+	if c.Scope != nil {
+		p.Plan = ownPlan(p.Plan)
 	}
 	return p, nil
 }
@@ -381,7 +405,9 @@ func partitionError(err error) error {
 		return huma.Error412PreconditionFailed(err.Error())
 	case errors.Is(err, partition.ErrNotFound):
 		return huma.Error404NotFound(err.Error())
-	case errors.Is(err, partition.ErrExists):
+	case errors.Is(err, ErrForbidden):
+		return huma.Error403Forbidden(err.Error())
+	case errors.Is(err, partition.ErrExists), errors.Is(err, ErrInUse):
 		return huma.Error409Conflict(err.Error())
 	}
 	return huma.Error422UnprocessableEntity(err.Error())

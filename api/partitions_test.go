@@ -57,7 +57,7 @@ func TestPartitionChanges(t *testing.T) {
 			t.Errorf("%s: %d %s", name, w.Code, w.Body)
 		}
 	}
-	for _, body := range []string{`{"name":"b","members":[]}`, `{"name":"","members":[{"member":"0x1"}]}`, `{"members":[{"member":"0x1"}]}`, `{"name":"b","members":[{}]}`, `{`} {
+	for _, body := range []string{`{"name":"","members":[{"member":"0x1"}]}`, `{"members":[{"member":"0x1"}]}`, `{"name":"b","members":[{}]}`, `{`} {
 		if w := do("POST", "/v1/partitions", body); w.Code != 422 && w.Code != 400 || f.change.Op != 0 {
 			t.Errorf("%s: %d %s", body, w.Code, w.Body)
 		}

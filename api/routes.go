@@ -102,8 +102,8 @@ var routes = []Route{
 	// Partitions and virtual machines.
 	{Method: http.MethodGet, Path: "/v1/partitions", Least: access.Viewer, Tenant: ownThings},
 	{Method: http.MethodPut, Path: "/v1/partitions", Least: access.Admin, Body: maxPartitions},
-	{Method: http.MethodPost, Path: "/v1/partitions", Least: access.Admin, Body: maxNewPartition},
-	{Method: http.MethodDelete, Path: "/v1/partitions/{pkey}", Least: access.Admin},
+	{Method: http.MethodPost, Path: "/v1/partitions", Least: access.Admin, Tenant: ownThings, Body: maxNewPartition},
+	{Method: http.MethodDelete, Path: "/v1/partitions/{pkey}", Least: access.Admin, Tenant: ownThings},
 	{Method: http.MethodGet, Path: "/v1/partitions/{pkey}/members", Least: access.Viewer},
 	{Method: http.MethodPut, Path: "/v1/partitions/{pkey}/members/{member}", Least: access.Admin},
 	{Method: http.MethodDelete, Path: "/v1/partitions/{pkey}/members/{member}", Least: access.Admin},

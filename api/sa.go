@@ -84,7 +84,6 @@ type SAKey struct {
 }
 
 func administration(a huma.API, b Administration) {
-	partitioning(a, b)
 	huma.Get(a, "/v1/groups", func(ctx context.Context, _ *struct{}) (*body[[]Group], error) {
 		list := nonNil(b.Groups())
 		for i := range list {

@@ -158,6 +158,35 @@ func ownPartitions(c *access.Caller, p Partitions) Partitions {
 	return out
 }
 
+// ownPlan is what a tenant sees of the plan of its own change: no ports of others, no file, no revision.
+func ownPlan(p *PartitionPlan) *PartitionPlan {
+	out := &PartitionPlan{
+		Applied: p.Applied, Ports: p.Ports, Change: []string{}, Partitions: []PlannedPartition{},
+		SwitchNames: []string{}, Memberships: []PlannedMembership{}, Groups: []PlannedGroup{},
+	}
+	for _, l := range p.Change {
+		if !strings.Contains(l, ":") { // the line of the partition, not one of a member or a group
+			out.Change = append(out.Change, l)
+		}
+	}
+	for i := range p.Partitions {
+		x := &p.Partitions[i]
+		out.Partitions = append(out.Partitions, PlannedPartition{Name: x.Name, PKey: x.PKey, What: x.What})
+	}
+	return out
+}
+
+// reserved are the P_Keys that tokens give to tenants.
+func reserved(r *access.Registry) (list []ib.PKey) {
+	if r == nil {
+		return nil
+	}
+	for _, t := range r.List() {
+		list = append(list, t.Scope.PKeys...)
+	}
+	return list
+}
+
 // noted performs operations, and notes for the audit log what they changed.
 func noted(ctx context.Context, m Machines, ops []VMOperation) ([]VMOutcome, error) {
 	if !auditing(ctx) {

@@ -15,13 +15,11 @@ var (
 	ErrExists   = errors.New("it exists")
 )
 
-// WithPartition is the policy with a new partition. ErrExists if its P_Key is in use.
+// WithPartition is the policy with a new partition, which may be without members. ErrExists if its P_Key
+// is in use.
 func (p *Policy) WithPartition(q Partition) (*Policy, error) {
 	if o := p.Find(q.PKey); o != nil {
 		return nil, fmt.Errorf("P_Key %v belongs to partition %q: %w: choose another one, or change its members", o.PKey, o.Name, ErrExists)
-	}
-	if len(q.Members) == 0 {
-		return nil, fmt.Errorf("partition %q (%v) has no member: name one at least", q.Name, q.PKey)
 	}
 	if err := ownPort(&q); err != nil {
 		return nil, err

@@ -167,8 +167,6 @@ func TestEditRefusals(t *testing.T) {
 	refuse("own port", "stays a full member", nil, q, err)
 	q, err = p.WithPartition(Partition{Name: "b", PKey: 5, Members: []Member{{GUID: 2, As: Full}}})
 	refuse("a P_Key in use", `belongs to partition "a"`, ErrExists, q, err)
-	q, err = p.WithPartition(Partition{Name: "b", PKey: 6})
-	refuse("no member", "name one at least", nil, q, err)
 	q, err = p.WithPartition(Partition{Name: "b=c", PKey: 6, Members: []Member{{GUID: 2, As: Full}}})
 	refuse("a bad name", "printable", nil, q, err)
 	q, err = p.WithoutPartition(6)

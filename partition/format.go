@@ -65,6 +65,9 @@ func (f *formatter) partition() {
 	if !f.open {
 		f.header(f.q.Index0, &Group{MTU: 4, Rate: ib.Rate10}, false)
 	}
+	if len(members) == 0 {
+		f.b.WriteString("\tNONE")
+	}
 	f.end()
 }
 

@@ -87,6 +87,7 @@ func Parse(r io.Reader, name string) (*Policy, []Warning, error) {
 type building struct {
 	Partition
 	called string // the name by which a header without P_Key finds it
+	none   bool   // it says NONE: it exists without members
 }
 
 type parser struct {
@@ -439,6 +440,7 @@ func (p *parser) members(h *header, b *building) error {
 		}
 		switch {
 		case m.Kind == nobody:
+			b.none = true
 		case m.Kind == Self && m.As == Limited && b.PKey == DefaultKey:
 			p.warnf(t.pos, "the port of the subnet manager stays a full member of the default partition; otherwise no port would reach it")
 		default:
@@ -499,7 +501,8 @@ func (p *parser) number(t token, most uint64, what string) (uint64, error) {
 }
 
 // policy is the file's policy, ascending by key. Partitions without a member
-// are omitted.
+// are omitted, unless they say NONE: such a partition has a name, a P_Key and
+// groups, and virtual machines add its members.
 func (p *parser) policy() *Policy {
 	pol := &Policy{}
 	for _, b := range p.order {
@@ -508,7 +511,7 @@ func (p *parser) policy() *Policy {
 		for i := range b.Members {
 			b.Members[i].AnyIndex = b.Members[i].AnyIndex && b.Index0
 		}
-		if len(b.Members) > 0 {
+		if len(b.Members) > 0 || b.none {
 			pol.Partitions = append(pol.Partitions, b.Partition)
 		}
 	}

@@ -77,7 +77,8 @@ func TestParse(t *testing.T) {
 		{"unknown flags and memberships", "a=5,foo=3,indx,defmember=no:1=full,2=xyz;", []string{"a=0x0005 0x0000000000000001=full 0x0000000000000002=limited", def}, []string{
 			`unknown flag "foo"`, `unknown flag "indx"`, "defmember=no is none of full, limited, both: it is ignored", `"xyz" is none of full`,
 		}},
-		{"no members, no partition", "a=5:;b=6:NONE;", []string{def}, nil},
+		{"no members, no partition", "a=5:;b=6,ipoib:;", []string{def}, nil},
+		{"without members, by NONE", "a=5,ipoib:NONE;b=6:NONE,1;", []string{"a=0x0005 ff12:401b:8005::ffff:ffff", "b=0x0006 0x0000000000000001=limited", def}, nil},
 		{"commas to spare", "a=5,,indx0 : 1,,2, ;", []string{"a=0x0005 indx0 0x0000000000000001=limited 0x0000000000000002=limited", def}, nil},
 		{"white space", "a b\t= 5 ,\n defmember\n=\nfull :\r\n 1 = limited # one\n,2\n3;", []string{"a b=0x0005 0x0000000000000001=limited 0x0000000000000002=full 0x0000000000000003=full", def}, nil},
 		{"octal as in C", "a=010:011;", []string{"a=0x0008 0x0000000000000009=limited", def}, []string{"read as octal", "read as octal"}},

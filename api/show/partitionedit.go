@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	"heddle/api"
@@ -18,11 +17,16 @@ import (
 // EditPartitions is the policy of administrators after a change; s and v may be nil.
 func EditPartitions(c *api.PartitionsChange, st *sm.PartitionStatus, s *subnet.Snapshot, v *vm.View) (*partition.Policy, []partition.Warning, error) {
 	base := st.Base
+	if c.Scope != nil {
+		if err := mayEdit(c, st, v); err != nil {
+			return nil, nil, err
+		}
+	}
 	if c.Op == api.ReplacePartitions {
 		return partition.Parse(strings.NewReader(c.Config), cmp.Or(c.Name, "partitions"))
 	}
 	if c.Op == api.CreatePartition {
-		p, err := created(&c.New, st, s, v)
+		p, err := created(c, st, s, v)
 		return p, nil, err
 	}
 	key, err := Partition(st.InForce, c.Partition)
@@ -64,9 +68,91 @@ func onlyAdded(err error, base, inForce *partition.Policy, key ib.PKey) error {
 	return err
 }
 
+// maxOwn is how many partitions a tenant may have: all tenants share 32,766 P_Keys and the MLIDs.
+const maxOwn = 64
+
+// mayEdit refuses a change of partitions that a tenant may not make. It may create partitions without
+// members, and delete them: virtual machines with the P_Key are the members. A line with a GUID could name
+// a host of another tenant, and would outlive the machine that had the GUID.
+func mayEdit(c *api.PartitionsChange, st *sm.PartitionStatus, v *vm.View) error {
+	switch c.Op {
+	case api.CreatePartition:
+		own := 0
+		for i := range st.Base.Partitions {
+			if c.Scope.Owns(st.Base.Partitions[i].Name) {
+				own++
+			}
+		}
+		switch {
+		case !c.Scope.Owns(c.New.Name):
+			return fmt.Errorf("%w: the names of its partitions begin with %q, and %q does not", api.ErrForbidden, c.Scope.Prefix, c.New.Name)
+		case c.New.PKey != "":
+			return fmt.Errorf("%w: the manager chooses P_Keys", api.ErrForbidden)
+		case len(c.New.Members) > 0:
+			return fmt.Errorf("%w: create the partition without members; its interfaces with the P_Key are the members", api.ErrForbidden)
+		case own >= maxOwn:
+			return fmt.Errorf("%w: it has %d partitions, the most there can be", api.ErrForbidden, own)
+		}
+		return nil
+	case api.DeletePartition:
+		key, err := Partition(st.InForce, c.Partition)
+		q := st.Base.Find(key)
+		if err != nil || q == nil || q.PKey == partition.DefaultKey || !c.Scope.Owns(q.Name) {
+			return fmt.Errorf("partition %q: %w among those of this tenant; if several have the name, give the P_Key", c.Partition, partition.ErrNotFound)
+		}
+		if usedBy(v)[key] {
+			return fmt.Errorf("partition %q (%v) is %w: delete its interfaces, or change their P_Keys", q.Name, key, api.ErrInUse)
+		}
+		return nil
+	}
+	return fmt.Errorf("%w: it creates and deletes partitions, and interfaces are their members", api.ErrForbidden)
+}
+
+// usedBy are the P_Keys of interfaces, on a hypervisor or not, and of memberships without an interface.
+func usedBy(v *vm.View) map[ib.PKey]bool {
+	used := map[ib.PKey]bool{}
+	if v == nil {
+		return used
+	}
+	for i := range v.Partitions {
+		used[v.Partitions[i].PKey.Base()] = true
+	}
+	for x := range v.All() {
+		for _, k := range x.Keys {
+			used[k.PKey.Base()] = true
+		}
+	}
+	return used
+}
+
+// freeKey is the lowest P_Key that nobody has or waits for: no partition, interface, token or port.
+func freeKey(c *api.PartitionsChange, st *sm.PartitionStatus, s *subnet.Snapshot, v *vm.View) (ib.PKey, error) {
+	used := usedBy(v)
+	for _, list := range [][]ib.PKey{st.Quarantined, c.Reserved} {
+		for _, k := range list {
+			used[k.Base()] = true
+		}
+	}
+	if s != nil {
+		for i := range s.Kept {
+			used[s.Kept[i].PKey.Base()] = true
+		}
+	}
+	for k := ib.PKey(1); k < partition.DefaultKey; k++ {
+		if !used[k] && st.InForce.Find(k) == nil && st.Base.Find(k) == nil {
+			return k, nil
+		}
+	}
+	return 0, errors.New("no P_Key is free")
+}
+
 // created is the policy with a new partition.
-func created(n *api.NewPartition, st *sm.PartitionStatus, s *subnet.Snapshot, v *vm.View) (*partition.Policy, error) {
+func created(c *api.PartitionsChange, st *sm.PartitionStatus, s *subnet.Snapshot, v *vm.View) (*partition.Policy, error) {
+	n := &c.New
 	q := partition.Partition{Name: n.Name}
+	if _, err := ib.ParsePKey(n.Name); err == nil {
+		return nil, fmt.Errorf("the name %q reads as a P_Key: choose another name", n.Name)
+	}
 	if n.PKey != "" {
 		k, err := ib.ParsePKey(n.PKey)
 		if err != nil || k.Base() == 0 {
@@ -74,9 +160,10 @@ func created(n *api.NewPartition, st *sm.PartitionStatus, s *subnet.Snapshot, v 
 		}
 		q.PKey = k.Base()
 	}
-	for q.PKey == 0 || n.PKey == "" && (st.InForce.Find(q.PKey) != nil || slices.Contains(st.Quarantined, q.PKey)) {
-		if q.PKey++; q.PKey == partition.DefaultKey {
-			return nil, errors.New("no P_Key is free")
+	if n.PKey == "" {
+		var err error
+		if q.PKey, err = freeKey(c, st, s, v); err != nil {
+			return nil, err
 		}
 	}
 	for i := range st.Base.Partitions {

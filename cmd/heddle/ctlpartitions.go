@@ -101,7 +101,7 @@ func showPartitionPlan(w io.Writer, body []byte) error {
 	if err != nil {
 		return err
 	}
-	if err = printPartitionPlan(w, &p); err == nil && !p.Applied && len(p.Change) > 0 {
+	if err = printPartitionPlan(w, &p); err == nil && !p.Applied && len(p.Change) > 0 && p.Revision != "" { // tenants get none
 		_, err = fmt.Fprintf(w, "to make this change only if no other one comes first, give --if-match %s\n", plain(p.Revision))
 	}
 	return err
@@ -221,14 +221,17 @@ func partitionsCreate() *cobra.Command {
 	var n api.NewPartition
 	as := "limited"
 	c := &cobra.Command{
-		Use:   "create NAME MEMBER...",
+		Use:   "create NAME [MEMBER...]",
 		Short: "Create a partition with its first members",
-		Long:  `Creates a partition. Without --pkey it gets the lowest P_Key that is free.`,
+		Long: `Creates a partition. Without --pkey it gets the lowest P_Key that is free. Without
+members it has those that virtual machines with its P_Key add: a tenant creates its
+partitions like that, with a name that begins with its prefix.`,
 		Example: `  heddle ctl partitions create tenant-a host-1 host-2 --as full --ipoib --dry-run
-  heddle ctl partitions create storage ALL_CAS 0x0002c90300a1b2c3=full --pkey 0x0100`,
+  heddle ctl partitions create storage ALL_CAS 0x0002c90300a1b2c3=full --pkey 0x0100
+  heddle ctl partitions create acme-web --token-file acme.token`,
 		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) < 2 {
-				return usagef("partitions create: want a name and at least one member, as MEMBER or MEMBER=MEMBERSHIP")
+			if len(args) == 0 {
+				return usagef("partitions create: want a name, and members as MEMBER or MEMBER=MEMBERSHIP")
 			}
 			return nil
 		},

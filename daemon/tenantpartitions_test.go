@@ -1,0 +1,126 @@
+package daemon_test
+
+import (
+	"bytes"
+	"crypto/rand"
+	"encoding/json"
+	"fmt"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"heddle/access"
+	"heddle/api"
+	"heddle/ib"
+	"heddle/store"
+)
+
+// TestPartitionsOfTenants: a tenant creates and deletes partitions of its own, and takes nothing of others:
+// no name, no P_Key of a partition, an interface or a token, no host, not the default partition,
+// and no more than its share.
+func TestPartitionsOfTenants(t *testing.T) {
+	r := newRig(t, false, "xgft", "2", "4,4", "1,2")
+	tokens, keep := &access.Registry{}, store.NewMemory()
+	token := map[string]string{}
+	for _, n := range []access.NewToken{
+		{Name: "acme", Scope: access.Scope{Prefix: "acme-"}},
+		{Name: "evil", Scope: access.Scope{Prefix: "evil-", PKeys: []ib.PKey{4}}},
+		{Name: "odd", Scope: access.Scope{Prefix: "0x00"}},
+		{Name: "d", Scope: access.Scope{Prefix: "D"}},
+	} {
+		n.Role = access.Tenant
+		text, _, err := tokens.Create(keep, n, rand.Reader, time.Unix(1000, 0))
+		if err != nil {
+			t.Fatal(err)
+		}
+		token[n.Name] = text
+	}
+	srv := httptest.NewServer(api.New(r.d, api.Options{Token: "secret", Tokens: tokens}))
+	defer srv.Close()
+	r.awaitUp()
+	at := srv.URL + "/v1/partitions"
+	do := func(who, method, path, body string, code int, has string) string {
+		t.Helper()
+		text := "secret"
+		if who != "admin" {
+			text = token[who]
+		}
+		got, answer := change(t, method, at+path, body, "Authorization", "Bearer "+text)
+		if got != code || !strings.Contains(answer, has) {
+			t.Fatalf("%s: %s %s %s: %d %s, want %d %s", who, method, path, body, got, answer, code, has)
+		}
+		return answer
+	}
+	keys := func(name, pkey string) {
+		t.Helper()
+		out, err := r.d.Operate(t.Context(), []api.VMOperation{{Op: "create", Name: name, VMAddress: api.VMAddress{Keys: []api.VMKey{{PKey: pkey}}}}})
+		if err != nil || out[0].Err != nil {
+			t.Fatal(out, err)
+		}
+	}
+	// 1 and 3 are partitions, 2 is that of an interface alone, 4 is a token's.
+	do("admin", "POST", "", `{"name":"secret-project","pkey":"0x1","members":[{"member":"host-2","membership":"full"}]}`, 202, "")
+	keys("operator-1", "0x2")
+	do("admin", "POST", "", `{"name":"admins","pkey":"0x3","members":[{"member":"host-3"}]}`, 202, "")
+
+	answer := do("acme", "POST", "?dry_run=true", `{"name":"acme-net"}`, 200, `"+ acme-net=0x0005"`)
+	answer += do("acme", "POST", "", `{"name":"acme-net","ipoib":true}`, 202, `"name":"acme-net","pkey":"0x0005","what":"new"`)
+	for _, secret := range []string{"secret-project", "admins", "operator-1", "host-", "sw-"} {
+		if strings.Contains(answer, secret) {
+			t.Errorf("a plan of the tenant has %q: %s", secret, answer)
+		}
+	}
+	do("evil", "POST", "", `{"name":"evil-net"}`, 202, "0x0006")
+	if code, body := change(t, "POST", srv.URL+"/v1/vms", `{"name":"acme-1","keys":[{"pkey":"0x5"}]}`, "Authorization", "Bearer "+token["acme"]); code != 201 {
+		t.Errorf("an interface in the new partition: %d %s", code, body)
+	}
+	for _, c := range []struct {
+		who, method, path, body string
+		code                    int
+		has                     string
+	}{
+		{"evil", "POST", "", `{"name":"acme-2"}`, 403, "evil-"},
+		{"evil", "POST", "", `{"name":"Evil-2"}`, 403, "evil-"},
+		{"evil", "POST", "", `{"name":" evil-2"}`, 403, "evil-"},
+		{"evil", "POST", "", `{"name":"evil-a, b=0x5"}`, 422, "printable"},
+		{"evil", "POST", "", `{"name":"evil-a\u202eb"}`, 422, "printable"},
+		{"evil", "POST", "", `{"name":"evil-a\n"}`, 422, "printable"},
+		{"evil", "POST", "", `{"name":"evil-` + strings.Repeat("a", 252) + `"}`, 422, "256"},
+		{"evil", "POST", "", `{"name":"evil-net"}`, 409, "another name"},
+		{"odd", "POST", "", `{"name":"0x0005"}`, 422, "reads as a P_Key"},
+		{"evil", "POST", "", `{"name":"evil-2","pkey":"0x5"}`, 403, "chooses P_Keys"},
+		{"evil", "POST", "", `{"name":"evil-2","pkey":"0x2"}`, 403, "chooses P_Keys"},
+		{"evil", "POST", "", `{"name":"evil-2","pkey":"0x4"}`, 403, "chooses P_Keys"},
+		{"evil", "POST", "", `{"name":"evil-2","pkey":"0xffff"}`, 403, "chooses P_Keys"},
+		{"evil", "POST", "", `{"name":"evil-2","members":[{"member":"host-2"}]}`, 403, "without members"},
+		{"evil", "POST", "", `{"name":"evil-2","members":[{"member":"ALL"}]}`, 403, "without members"},
+		{"evil", "PUT", "/evil-net/members/host-2", `{"membership":"full"}`, 403, "tenant"},
+		{"evil", "DELETE", "/evil-net/members/host-2", "", 403, "tenant"},
+		{"evil", "PUT", "", `{"config":"evil-net=0x6: ALL=full;"}`, 403, "tenant"},
+		{"evil", "DELETE", "/acme-net", "", 404, "not found"},
+		{"evil", "DELETE", "/0x5", "", 404, "not found"},
+		{"evil", "DELETE", "/0x8001", "", 404, "not found"},
+		{"evil", "DELETE", "/0x4", "", 404, "not found"},
+		{"evil", "DELETE", "/0x7fff", "", 404, "not found"},
+		{"d", "DELETE", "/Default", "", 404, "not found"},
+		{"acme", "DELETE", "/acme-net", "", 409, "in use"},
+		{"acme", "DELETE", "/acme-net?dry_run=true", "", 409, "in use"},
+	} {
+		do(c.who, c.method, c.path, c.body, c.code, c.has)
+	}
+	// An interface that is on no hypervisor keeps the P_Key from others, whoever deletes the partition.
+	do("admin", "DELETE", "/acme-net", "", 202, "")
+	do("evil", "POST", "?dry_run=true", `{"name":"evil-2"}`, 200, "0x0007")
+	do("evil", "DELETE", "/0x8006", "", 202, `"- evil-net=0x0006"`)
+	for i := range 64 {
+		do("evil", "POST", "", fmt.Sprintf(`{"name":"evil-%d"}`, i), 202, "")
+	}
+	do("evil", "POST", "", `{"name":"evil-64"}`, 403, "the most there can be")
+	do("acme", "POST", "", `{"name":"acme-net"}`, 202, "")
+	var seen api.Partitions
+	_, body := change(t, "GET", at, "", "Authorization", "Bearer "+token["acme"])
+	if err := json.NewDecoder(bytes.NewBufferString(body)).Decode(&seen); err != nil || len(seen.Partitions) != 1 || seen.Revision != "" {
+		t.Errorf("%v: %s", err, body)
+	}
+}
