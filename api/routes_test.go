@@ -116,11 +116,14 @@ func TestEveryRouteHasARole(t *testing.T) {
 	}
 }
 
-// badTokens are credentials that are not accepted: a token of nobody, one of another scheme, and a named
-// one that is not known, was revoked, or has expired in two hours.
+// badTokens are credentials that are not accepted: a token of nobody, malformed ones, ones of another
+// scheme, and named ones that are not known, were revoked, or have expired in two hours.
 func badTokens(t *testing.T, o *Options) []string {
 	t.Helper()
-	list := []string{"Bearer another token", "Bearer ", "Basic dXNlcjpwYXNz", "Bearer heddle.nobody." + strings.Repeat("A", 43)}
+	list := []string{
+		"Bearer another token", "Bearer xxx", "Bearer ", "bearer xxx", "xxx", "Basic dXNlcjpwYXNz",
+		"Bearer heddle.nobody." + strings.Repeat("A", 43), "Bearer heddle.viewer.AAAA", "Bearer heddle.viewer", "Bearer heddle..", "heddle.viewer.AAAA",
+	}
 	for _, n := range []access.NewToken{{Name: "revoked", Role: access.Admin}, {Name: "expired", Role: access.Admin, Expires: time.Now().Add(time.Hour)}} {
 		text, _, err := o.TokenKeeper.CreateToken(n)
 		if err != nil {
