@@ -339,7 +339,7 @@ func TestTokensOverHTTP(t *testing.T) {
 		t.Errorf("%+v", e)
 	}
 	for body, code := range map[string]int{
-		`{"name":"x","role":"viewer"}`: 409, `{"name":"y","role":"root"}`: 422, `{"name":"y","role":"tenant"}`: 400,
+		`{"name":"x","role":"viewer"}`: 409, `{"name":"y","role":"viewer","valid_seconds":3153600001}`: 400, `{"name":"y","role":"viewer","valid_seconds":1e300}`: 400, `{"name":"y","role":"root"}`: 422, `{"name":"y","role":"tenant"}`: 400,
 		`{"name":"y z","role":"viewer"}`: 400, `{"name":"y","role":"viewer","prefix":"a"}`: 400, `{"name":"y","role":"tenant","prefix":"y-","pkeys":["zzz"]}`: 400,
 	} {
 		if w := do("POST", "/v1/tokens", body); w.Code != code {
@@ -452,6 +452,18 @@ func TestTenant(t *testing.T) {
 		w := ask(h, c.method, c.path, strings.NewReader(c.body), "Authorization: Bearer "+tokens[access.Tenant], inJSON)
 		if w.Code != c.code || !strings.Contains(w.Body.String(), c.has) || c.lacks != "" && strings.Contains(w.Body.String(), c.lacks) || len(f.ops) != c.operated {
 			t.Errorf("%s %s %s: %d %s, %d operations; want %d", c.method, c.path, c.body, w.Code, w.Body, len(f.ops), c.code)
+		}
+	}
+}
+
+// TestHoldOfLinks: a link is taken out of use for 30 days at most, or until somebody restores it.
+func TestHoldOfLinks(t *testing.T) {
+	o, tokens := everything(t)
+	h := New(newFake(0), o)
+	for hold, want := range map[string]int{"": 200, "&for=720h": 200, "&for=720h0m1s": 422, "&for=876000h": 422, "&for=0s": 422} {
+		w := ask(h, "POST", "/v1/ports/0x1/3/drain?dry_run=false"+hold, nil, "Authorization: Bearer "+tokens[access.Operator])
+		if w.Code != want || want == 422 && !strings.Contains(w.Body.String(), "720h (30 days) at most") {
+			t.Errorf("%q: %d %s", hold, w.Code, w.Body)
 		}
 	}
 }

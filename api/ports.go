@@ -60,12 +60,16 @@ type PortPlan struct {
 	Wait float64 `json:"disable_wait_seconds,omitempty" doc:"isolate: about so long after the last entry over the link has gone, an end is disabled"`
 }
 
+// MaxHold is the longest time after which a link is restored automatically: a larger one is likely a
+// mistake, and no end at all is a choice of its own.
+const MaxHold = 30 * 24 * time.Hour
+
 type portActionInput struct {
 	GUID   string `path:"guid" doc:"of the node, a switch"`
 	Num    int    `path:"num" minimum:"1" maximum:"254"`
 	DryRun bool   `query:"dry_run" default:"true" doc:"say only what would be done"`
 	Force  bool   `query:"force" doc:"isolate only: also the link of a host, which is the last path to it"`
-	For    string `query:"for" doc:"how long, such as 2h; left out: until it is restored"`
+	For    string `query:"for" doc:"how long, such as 2h; 720h (30 days) at most; left out: until it is restored"`
 	Why    string `query:"why" maxLength:"200"`
 }
 
@@ -78,8 +82,8 @@ func porting(a huma.API, b Porting) {
 			q := PortRequest{Action: verb, GUID: in.GUID, Port: in.Num, DryRun: in.DryRun, Force: in.Force, Why: in.Why, By: callerOf(ctx).Name}
 			if in.For != "" {
 				d, err := time.ParseDuration(in.For)
-				if err != nil || d <= 0 {
-					return nil, huma.Error422UnprocessableEntity(fmt.Sprintf("for %q; give a time such as 2h", in.For))
+				if err != nil || d <= 0 || d > MaxHold {
+					return nil, huma.Error422UnprocessableEntity(fmt.Sprintf("for %q; give a time such as 2h, 720h (30 days) at most", in.For))
 				}
 				q.For = d
 			}

@@ -69,9 +69,12 @@ type tokenInput struct {
 		Role   string   `json:"role" enum:"viewer,operator,tenant,admin"`
 		Prefix string   `json:"prefix,omitempty" maxLength:"64" doc:"tenant: begins the names of its virtual machines and partitions; end it with a character that no other prefix goes on with, such as -"`
 		PKeys  []string `json:"pkeys,omitempty" maxItems:"1024" doc:"tenant: P_Keys that it may use in addition"`
-		Valid  float64  `json:"valid_seconds,omitempty" minimum:"0" maximum:"3153600000" doc:"for how long it is valid; 0: until it is revoked"`
+		Valid  float64  `json:"valid_seconds,omitempty" minimum:"0" doc:"for how long it is valid, 36,500 days at most; 0: until it is revoked"`
 	}
 }
+
+// MaxValid is the longest time for which a token may be valid.
+const MaxValid = 36_500 * 24 * time.Hour
 
 type tokenNamed struct {
 	Name string `path:"name" minLength:"1" maxLength:"64"`
@@ -148,6 +151,9 @@ func (in *tokenInput) token(by string) (n access.NewToken, err error) {
 			return n, fmt.Errorf("%w: P_Key %q", access.ErrInvalid, s)
 		}
 		n.Scope.PKeys = append(n.Scope.PKeys, k.Base())
+	}
+	if b.Valid > MaxValid.Seconds() {
+		return n, fmt.Errorf("%w: valid_seconds: a token is valid for %d days at most; leave it out for one that is valid until it is revoked", access.ErrInvalid, MaxValid/(24*time.Hour))
 	}
 	if b.Valid > 0 {
 		n.Expires = time.Now().Add(time.Duration(b.Valid * float64(time.Second)))

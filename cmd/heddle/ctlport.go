@@ -62,6 +62,9 @@ func ctlPortAct(verb, short string) *cobra.Command {
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if hold > api.MaxHold {
+				return usagef("--for %v: want 720h (30 days) at most, or 0: until somebody restores the link", hold)
+			}
 			guid, num, err := portNamed(cmd, &o, args[0], true)
 			if err != nil {
 				return err
@@ -81,7 +84,7 @@ func ctlPortAct(verb, short string) *cobra.Command {
 	}
 	c.Flags().BoolVar(&apply, "apply", false, "apply the change; otherwise only show its effect")
 	if verb != "restore" {
-		c.Flags().DurationVar(&hold, "for", 0, "restore the link after this `TIME`, such as 2h (0: by command only)")
+		c.Flags().DurationVar(&hold, "for", 0, "restore the link after this `TIME`, such as 2h; 720h (30 days) at most (0: by command only)")
 		c.Flags().StringVar(&why, "why", "", "`REASON`, for the list")
 	}
 	if verb == "isolate" {

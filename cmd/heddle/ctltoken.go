@@ -50,6 +50,9 @@ func ctlTokenCreate() *cobra.Command {
 			if _, err := access.ParseRole(role); err != nil {
 				return usagef("--role %q: want viewer, operator, tenant or admin", role)
 			}
+			if valid > api.MaxValid {
+				return usagef("--valid %v: want %d days at most, or 0: until it is revoked", valid, api.MaxValid/(24*time.Hour))
+			}
 			body := map[string]any{"name": args[0], "role": role}
 			if prefix != "" {
 				body["prefix"] = prefix
@@ -73,7 +76,7 @@ func ctlTokenCreate() *cobra.Command {
 	c.Flags().StringVar(&role, "role", "", "`ROLE` of the token: viewer, operator, tenant or admin")
 	c.Flags().StringVar(&prefix, "prefix", "", "tenant: `PREFIX` of the names of its virtual machines and partitions, such as acme-")
 	c.Flags().StringSliceVar(&keys, "pkey", nil, "tenant: `P_KEY` that it may use in addition; may be repeated")
-	c.Flags().DurationVar(&valid, "valid", 0, "how long it is valid, such as 720h; 0: until it is revoked")
+	c.Flags().DurationVar(&valid, "valid", 0, "how long it is valid, such as 720h; 36500 days at most; 0: until it is revoked")
 	o.register(c)
 	return c
 }
