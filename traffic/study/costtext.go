@@ -159,7 +159,7 @@ func (l *Loss) p99() string {
 	case l.Deadlocks > 0:
 		return "DEADLOCK"
 	}
-	return fmt.Sprintf("%.4g µs", l.P99)
+	return bucketed(l.P99) + " µs"
 }
 
 // HitText is the sender that loses most.

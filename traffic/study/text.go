@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -231,10 +232,21 @@ func (p *PacketPoint) row(w io.Writer, name string, load float64) {
 		return
 	}
 	fmt.Fprintf(w, "%s\t%g", name, load)
-	for _, x := range []float64{p.Mean, p.P50, p.P90, p.P99, p.P999, p.Max, p.NetP50, p.NetP99} {
-		fmt.Fprintf(w, "\t%.4g", x)
+	fmt.Fprintf(w, "\t%.4g", p.Mean)
+	for _, x := range []float64{p.P50, p.P90, p.P99, p.P999} {
+		fmt.Fprintf(w, "\t%s", bucketed(x))
 	}
+	fmt.Fprintf(w, "\t%.4g\t%s\t%s", p.Max, bucketed(p.NetP50), bucketed(p.NetP99))
 	fmt.Fprintf(w, "\t%.0f\t%s\n", p.Delivered, p.discards())
+}
+
+// bucketed prints a quantile with two digits: the buckets of its histogram are 1.6 % wide.
+func bucketed(x float64) string {
+	if x >= 99.5 {
+		digit := math.Pow(10, math.Floor(math.Log10(x))-1)
+		return fmt.Sprintf("%.0f", math.Round(x/digit)*digit)
+	}
+	return fmt.Sprintf("%.2g", x)
 }
 
 // discards lists the causes, the most frequent first.
