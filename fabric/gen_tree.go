@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"heddle/ib"
@@ -55,7 +56,7 @@ func (KAry) Kind() string { return "kary" }
 func (MPort) Kind() string { return "mport" }
 
 func (t FatTree) generate(g *generator) error {
-	var sizes strings.Builder
+	var sizes []string
 	for _, k := range wellKnown {
 		if k.hosts == t.Hosts {
 			if k.hosts == 2853 && g.total < 0 {
@@ -63,9 +64,9 @@ func (t FatTree) generate(g *generator) error {
 			}
 			return g.xgft(k.m, k.w)
 		}
-		sizes.WriteString(fmt.Sprintf(" %d", k.hosts))
+		sizes = append(sizes, strconv.Itoa(k.hosts))
 	}
-	return g.fail("Hosts", "there is no well-known fat tree of %d hosts; there are%s; use xgft or mport for others", t.Hosts, sizes.String())
+	return g.fail("Hosts", "there is no well-known fat tree of %d hosts; there are %s; use xgft or mport for others", t.Hosts, strings.Join(sizes, ", "))
 }
 
 func (t KAry) generate(g *generator) error {

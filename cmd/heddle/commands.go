@@ -7,6 +7,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"unicode"
 
 	"github.com/spf13/cobra"
 
@@ -66,11 +67,22 @@ func generate(kind string, params []string, seed uint64) (*fabric.Fabric, error)
 	if wrong, ok := errors.AsType[*fabric.GenerateError](err); ok {
 		at := slices.IndexFunc(fabric.Kinds(), func(k fabric.Kind) bool { return k.Name == kind })
 		wrong.Usage = fabric.Kinds()[at].Usage()
+		wrong.Param = asWritten(wrong.Param, wrong.Usage)
 	}
 	if err != nil {
 		return nil, usagef("%s", strings.TrimPrefix(err.Error(), "fabric: "))
 	}
 	return f, nil
+}
+
+// asWritten is the name that the usage of a kind has for a field, such as HOSTS or hosts for Hosts.
+func asWritten(field, usage string) string {
+	for _, name := range []string{strings.ToUpper(field), strings.ToLower(field)} {
+		if field != "" && slices.Contains(strings.FieldsFunc(usage, func(c rune) bool { return !unicode.IsLetter(c) }), name) {
+			return name
+		}
+	}
+	return field
 }
 
 // portName is the description of the node of a simulated port.

@@ -44,8 +44,8 @@ const noTraffic = "none"
 
 func (f *simFlags) register(fs *pflag.FlagSet) {
 	fs.Uint64Var(&f.seed, "seed", 1, "`SEED` of all random choices")
-	fs.DurationVar(&f.hop, "latency", 0, "`TIME` a MAD takes over one link (default 0s)")
-	fs.DurationVar(&f.sma, "sma-latency", 0, "`TIME` a node takes to process one SMP (default 0s)")
+	fs.DurationVar(&f.hop, "latency", 0, "`TIME` a MAD takes over one link")
+	fs.DurationVar(&f.sma, "sma-latency", 0, "`TIME` a node takes to process one SMP")
 	fs.Float64Var(&f.drop, "drop", 0, "`SHARE` of MADs to lose at every hop, 0 to 1")
 	fs.Uint16Var(&f.fdbCap, "linear-fdb-cap", 0, "LinearFDBCap, `LIDS` that a switch's table holds; 0 = 49152")
 	fs.BoolVar(&f.enhanced, "enhanced-port0", false, "enhanced port 0 on every switch")
