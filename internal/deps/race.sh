@@ -15,5 +15,5 @@ fi
 # Left out: what measures memory, what runs real programs, which it cannot see, and long runs in virtual
 # time, where one goroutine does all.
 go test -race -short -vet=off -timeout 30m -skip 'TestMemoryFlat|TestCrowd|TestStampede|Conformance|OpenSM|Tools|TestPing' \
-  ./agent/live ./api ./daemon ./daemon/process ./flood/live ./sim/ibsimd ./sim/live ./logs ./store ./store/etcd ./transport/rmpp ./webhook &&
+  ./agent/live ./api ./api/listen ./daemon ./daemon/process ./flood/live ./sim/ibsimd ./sim/live ./logs ./store ./store/etcd ./transport/rmpp ./webhook &&
   go test -race -vet=off -timeout 30m -run Workers ./traffic/study ./route/check ./route/transition ./route/engine/{dor,ftree,torus,vftree}
