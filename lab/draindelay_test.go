@@ -167,7 +167,7 @@ func TestDrainFaults(t *testing.T) {
 			return
 		}
 		if err := tr.c.RunUntil(time.Hour, func() bool { return len(tr.m.Status().PutOff) == 0 && tr.m.Idle() }); err != nil && tr.m.linked() {
-			t.Errorf("links are put off for ever\n%s", tr.Report(err))
+			t.Errorf("links are put off without end\n%s", tr.Report(err))
 			return
 		}
 		gaveWay += len(told(tr.m, sm.KindGaveWay))

@@ -51,6 +51,14 @@ func (c *Core) giveWay() bool {
 	return true
 }
 
+// unbroken notes that a sweep came to its end.
+func (c *Core) unbroken(finished bool) {
+	c.breaking.count, c.breaking.at = 0, mad.Never
+	if finished && !c.links.PuttingOff() {
+		c.breaking.gaveWay = 0
+	}
+}
+
 // asked reports whether somebody asks for something that comes after the sweep under way, and what it is.
 func (c *Core) asked() (what string, ok bool) {
 	if what, ok = c.agenda.Demanded(); ok {

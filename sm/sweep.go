@@ -20,10 +20,7 @@ const maxAttempts = 3
 // the times of what comes next.
 func (c *Core) endSweep() {
 	finished := c.Phase == notice.PhaseActivate
-	c.breaking.count, c.breaking.at = 0, mad.Never
-	if finished && !c.links.PuttingOff() {
-		c.breaking.gaveWay = 0
-	}
+	c.unbroken(finished)
 	c.enter(notice.PhaseIdle)
 	c.Sweeps++
 	if !c.Region {
