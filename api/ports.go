@@ -45,7 +45,7 @@ type PortAction struct {
 	Entries         int        `json:"entries" doc:"installed entries that lead over the link now"`
 	Disabled        bool       `json:"disabled" doc:"one of its ends is disabled"`
 	DisableAt       *time.Time `json:"disable_at,omitempty" doc:"isolate: about when one of its ends is disabled, after packets of earlier tables have left; left out: it is, or entries still lead over the link"`
-	GoesOnAt        *time.Time `json:"goes_on_at,omitempty" doc:"about when entries over the link are changed: packets of earlier tables have to leave first, and something else was asked for meanwhile"`
+	GoesOnAt        *time.Time `json:"goes_on_at,omitempty" doc:"about when entries over the link are changed: packets of earlier tables have to leave first; left out: that waits for nothing"`
 }
 
 // PortPlan is what a request does, or would do.

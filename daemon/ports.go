@@ -15,6 +15,7 @@ import (
 	"heddle/drain"
 	"heddle/ib"
 	"heddle/incident"
+	"heddle/mad"
 	"heddle/perf/findings"
 	"heddle/sm"
 	"heddle/store"
@@ -176,9 +177,9 @@ func (d *Daemon) PortActions() []api.PortAction {
 	for i := range list {
 		x := showPort(s, &list[i])
 		if st := d.status.Load(); st != nil {
-			x.GoesOnAt = d.waitOf(st.PutOff, &list[i])
+			x.GoesOnAt = d.moment(goesOn(st, &list[i], x.Entries))
 			if list[i].Kind == subnet.Isolate && !x.Disabled {
-				x.DisableAt = d.waitOf(st.Disabling, &list[i])
+				x.DisableAt = d.moment(waitOf(st.Disabling, &list[i]))
 			}
 		}
 		out = append(out, x)
@@ -187,15 +188,35 @@ func (d *Daemon) PortActions() []api.PortAction {
 	return out
 }
 
-// waitOf is about when the wait of a link ends; nil: it does not wait.
-func (d *Daemon) waitOf(waits []sm.LinkWait, a *subnet.PortAction) *time.Time {
+// goesOn is when the entries over a link are changed; mad.Never: that waits for nothing. A link whose action gave
+// way waits for its own time. The others wait for the sweep under way, or for the next one after it.
+func goesOn(st *sm.Status, a *subnet.PortAction, entries int) mad.Time {
+	if at := waitOf(st.PutOff, a); at != mad.Never {
+		return at
+	}
+	if a.Kind == subnet.Restore || entries == 0 {
+		return mad.Never
+	}
+	return st.WaitsUntil
+}
+
+// waitOf is when the wait of a link ends; mad.Never: it does not wait.
+func waitOf(waits []sm.LinkWait, a *subnet.PortAction) mad.Time {
 	for _, x := range waits {
 		if a.Is(x.Node, x.Port) {
-			at := time.Now().Add(x.At.Sub(d.now())).UTC().Round(time.Second)
-			return &at
+			return x.At
 		}
 	}
-	return nil
+	return mad.Never
+}
+
+// moment is a time of the manager's clock on that of people, to the second; nil: never.
+func (d *Daemon) moment(at mad.Time) *time.Time {
+	if at == mad.Never {
+		return nil
+	}
+	t := time.Now().Add(at.Sub(d.now())).UTC().Round(time.Second)
+	return &t
 }
 
 func showPort(s *subnet.Snapshot, a *subnet.PortAction) api.PortAction {
