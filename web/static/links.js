@@ -1,9 +1,13 @@
 // Links between switches: what operators had done to them, and how they drain, isolate and restore them.
 
 import { list, perform } from './dialog.js';
-import { button, date, element, facts, num } from './dom.js';
+import { button, clock, date, element, facts, num } from './dom.js';
 
 const words = { drain: 'drained', isolate: 'isolated', restore: 'restored' };
+
+// state is how far an action is: a link with entries over it is not drained yet.
+const state = a => (a.entries && !a.disabled || a.action === 'restore' ? 'being ' : '') + (words[a.action] || a.action);
+
 const titles = { drain: 'Drain', isolate: 'Isolate', restore: 'Restore' };
 const times = [['', 'until somebody restores it'], ['30m', '30 minutes'], ['2h', '2 hours'], ['8h', '8 hours'], ['24h', '24 hours'], ['168h', '7 days']];
 
@@ -15,14 +19,14 @@ export const outOfUse = p => Object.values(words).includes(p.state);
 
 // actionText says in one line what was done to a link, by whom and until when.
 export function actionText(a) {
-  const parts = [`${words[a.action] || a.action} since ${date(a.since)}`];
+  const parts = [`${state(a)} since ${date(a.since)}`];
   if (a.until) parts.push(`until ${date(a.until)}`);
   if (a.rule) parts.push(`by the rule ${a.rule} of findings`);
   else if (a.by) parts.push(`by ${a.by}`);
   if (a.why) parts.push(a.why);
   if (a.action !== 'restore' && a.entries) parts.push(`${num(a.entries)} entries still lead over it`);
   if (a.action === 'isolate' && !a.disabled) parts.push(a.disable_at ? `disabled at about ${date(a.disable_at)}` : 'not disabled yet');
-  if (a.goes_on_at) parts.push(`waits for packets to leave, goes on at about ${date(a.goes_on_at)}`);
+  if (a.goes_on_at) parts.push(`waits until about ${clock(a.goes_on_at)} for packets of earlier routes to leave`);
   return parts.join(', ');
 }
 
@@ -30,7 +34,7 @@ export function actionText(a) {
 export function actionMark(a) {
   const sign = element('span', '', a.action === 'isolate' ? '⊘' : '⊖');
   sign.setAttribute('aria-hidden', 'true');
-  const e = element('span', 'mark out', sign, ` ${words[a.action] || a.action}`);
+  const e = element('span', 'mark out', sign, ` ${state(a)}`);
   e.title = actionText(a);
   return e;
 }

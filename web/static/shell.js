@@ -259,6 +259,17 @@ function pair(h) {
   return h.active;
 }
 
+// waiting says that a change of routes waits, and until when; the time is kept while it is about the same.
+let waitEnd = 0;
+function waiting(s) {
+  const el = $('wait'), end = Date.now() + 1000 * (s.wait_seconds || 0), before = el.hidden;
+  el.hidden = !(s.wait_seconds >= 1);
+  if (el.hidden || !before && Math.abs(end - waitEnd) < 2000) return;
+  waitEnd = end;
+  replace(el, `A change of routes waits until about ${clock(end)}: packets of earlier routes have to leave first.`);
+  say(el.textContent);
+}
+
 function badge(id, text, kind) {
   replace($(id), text);
   $(id).className = `badge ${kind}`;
@@ -279,6 +290,7 @@ async function refresh() {
     });
     h = await request('GET', 'v1/ha');
   } catch (e) {
+    $('pair').hidden = $('wait').hidden = true;
     if (e.status === 401 || e.status === 403) {
       responds();
       if (role !== 'tenant') await identify();
@@ -300,13 +312,13 @@ async function refresh() {
     const text = `The manager does not respond since ${clock(lost)}; what is shown is of then. Retrying.`;
     if (other) replace($('summary'), `${text} The other one of the pair is at `, page(other));
     else replace($('summary'), text);
-    $('pair').hidden = true;
     throw e;
   }
   const was = status;
   status = s;
   ha = h;
   await renewed(was, out);
+  waiting(s);
   const active = pair(h);
   document.body.classList.toggle('standby', !active); // a standby knows nothing of the subnet
   if (spare !== !active) { // views are of an active manager

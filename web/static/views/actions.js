@@ -50,7 +50,9 @@ function actions(ctx) {
       text: 'Reads the whole subnet again. Routes change only where the subnet has changed.',
       plan: async () => [facts([['nodes to read', num(ctx.status.switches + ctx.status.cas + ctx.status.routers)], ['links', num(ctx.status.links)],
         ['SMPs of the last sweep', num(ctx.status.last_sweep.smps)], ['it took', seconds(ctx.status.last_sweep.seconds)]]),
-      list('No port is taken down. Hosts and the SA are served during the sweep.', ctx.status.phase === 'idle' ? '' : `A sweep is under way (${ctx.status.phase}): this one follows it.`)],
+      list('No port is taken down. Hosts and the SA are served during the sweep.', ctx.status.phase === 'idle' ? ''
+        : ctx.status.wait_seconds ? 'A sweep is under way and waits for packets to leave: it gives way to this one, or this one follows it.'
+          : `A sweep is under way (${ctx.status.phase}): this one follows it.`)],
       run: async () => { await ctx.send('POST', 'v1/sweep'); return 'the sweep is requested'; },
     },
     {

@@ -29,17 +29,17 @@ function perSecond(answered) {
 function counts(id, rows) {
   const one = name => name.replace(/(switch)es\b|([A-Za-z_]{3,})s\b/, '$1$2');
   $(id).replaceChildren(...rows.filter(r => r[1] !== null).map(([name, n, more, bad]) => element('div', bad ? 'bad' : '',
-    element('b', '', num(n)), element('span', '', `${n === 1 ? one(name) : name}${more ? ` ${more}` : ''}`))));
+    element('b', '', num(n)), element('span', '', `${n === 1 ? one(name) : name}${more && !more.startsWith(',') ? ' ' : ''}${more || ''}`))));
 }
 
 function numbers(s, out) {
-  const p = s.partitions;
+  const p = s.partitions, waiting = out.filter(a => a.goes_on_at).length;
   counts('counts', [
     ['switches', s.switches], ['hosts', s.cas], ['routers', s.routers || null],
     ['links active', s.links_active, s.links_active < s.links ? `of ${num(s.links)}` : ''],
     ['LIDs', s.lids], ['virtual ports', s.vports || null],
     ['VM interfaces', s.vms || null, s.vms_pending ? `, ${num(s.vms_pending)} changing` : ''], ['do not answer', s.unseen || null, s.own_silent ? ', including the own agent' : '', true],
-    ['problems', s.problems, '', s.problems > 0], ['links out of use', out || null],
+    ['problems', s.problems, '', s.problems > 0], ['links out of use', out.length || null, waiting ? `, ${num(waiting)} waiting` : ''],
     ['sweeps', s.sweeps], ['light sweeps', s.light_sweeps],
     ['SMPs sent', s.smps_sent], ['timed out', s.smps_timed_out, 'since the start'], // no alarm: what does not answer is counted by itself
   ]);
@@ -91,7 +91,7 @@ export function show(main, params, ctx) {
   ctx.every(2000, async s => {
     if (!ctx.ha.active) return;
     const [r, f, out] = await Promise.all([ctx.get('v1/repairs'), ctx.get(`v1/findings?by=severity&limit=${shown}`), ctx.get('v1/ports/actions')]);
-    numbers(s, out.length);
+    numbers(s, out);
     showSweep(s);
     showRepairs(r);
     findings(f);
