@@ -1,6 +1,7 @@
 package interop
 
 import (
+	"os"
 	"path/filepath"
 	"regexp"
 	"testing"
@@ -119,4 +120,60 @@ func TestPageOfPartitions(t *testing.T) {
 		t.Error("the partition is still there")
 	}
 	b.quiet("/v1/partitions", addr) // what the manager refuses is no fault of the page
+}
+
+// TestPageReloadPlan: the dialog of Reload shows the plan of a changed file of partitions before anything is read,
+// and what is wrong with a file that cannot be read. Nothing changes until it is confirmed.
+func TestPageReloadPlan(t *testing.T) {
+	dir := t.TempDir()
+	addr, token, parts := need.Addr(t), filepath.Join(dir, "token"), filepath.Join(dir, "partitions.conf")
+	write := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(parts, []byte("Default=0x7fff, ipoib: ALL=full;\n"+text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("")
+	up := start(t, dir, nil, heddle, "up", "--topo", "kary,2,3", "--api", addr, "--socket", socketName(), "--token-file", token, "--partitions", parts)
+	b := openBrowser(t)
+	up.await("SUBNET UP\n", 0, upTime)
+	b.do(chromedp.EmulateViewport(1200, 900))
+	b.open(addr)
+	b.signIn(token)
+	b.settled("actions", `Reload\s+Reads the configuration[\s\S]*role admin`)
+	ask := func(shows string) {
+		t.Helper()
+		b.awaitScript("no dialog", `const d = document.getElementById('dialog'); return !d.open && d.childElementCount === 0`)
+		b.tabTo("Reload…")
+		b.press(kb.Enter)
+		b.awaitMatch(shows)
+	}
+	partitions := func() (n int) {
+		b.script(`return (await (await fetch('v1/partitions')).json()).partitions.length`, &n)
+		return n
+	}
+
+	write("blue=0x2, ipoib: ALL_CAS=full;\n")
+	ask(`Reload\s+No setting differs\.\s+The file of partitions differs from the partitions in force:\s+ports that get other P_Keys\s+8\s[\s\S]*8 ports\s+blue 0x0002\s+none, then full\s+[\s\S]*blue begins\.[\s\S]*Files that are read again, changed or not: \S*partitions\.conf\.[\s\S]*Needs the role admin`)
+	b.axe("the plan of changed partitions")
+	b.picture("reload-partitions")
+	b.awaitScript("nothing happens by Enter alone", `return document.activeElement.textContent === 'Cancel'`)
+	b.press(kb.Enter)
+	if n := partitions(); n != 1 {
+		t.Errorf("%d partitions after a plan that was not confirmed", n)
+	}
+	write("blue=;\n")
+	ask(`Reload: not possible\s+nothing changed: --partitions: \S*partitions\.conf:2:`)
+	b.press(kb.Escape)
+	write("blue=0x2, ipoib: ALL_CAS=full;\n")
+	ask(`blue begins`)
+	b.tabTo("Apply the settings")
+	b.press(kb.Enter)
+	b.awaitText("read again: 0 settings changed, and the partitions; ports are brought up to date")
+	if n := partitions(); n != 2 {
+		t.Errorf("%d partitions after the reload", n)
+	}
+	ask(`No setting differs\.\s+Files that are read again`)
+	b.press(kb.Escape)
+	b.quiet("422", addr) // what the manager refuses is no fault of the page
 }

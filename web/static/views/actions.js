@@ -83,7 +83,7 @@ function actions(ctx) {
       },
       run: async () => {
         const r = await ctx.send('POST', 'v1/reload'), now = r.changes.filter(c => c.applies === 'now').length;
-        return `read again: ${num(now)} setting${now === 1 ? '' : 's'} changed${r.restart.length ? `; a restart is needed for ${r.restart.join(', ')}` : ''}`;
+        return `read again: ${num(now)} setting${now === 1 ? '' : 's'} changed${r.partitions ? ', and the partitions; ports are brought up to date' : ''}${r.restart.length ? `; a restart is needed for ${r.restart.join(', ')}` : ''}`;
       },
     },
     {
