@@ -124,6 +124,9 @@ func TestContrastOfText(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if !regexp.MustCompile(`::placeholder \{ color: var\(--soft\); opacity: 1;`).Match(css) {
+		t.Error("placeholders have the browser's gray, which is too dark in the dark theme")
+	}
 	for i, block := range regexp.MustCompile(`:root(?:\[data-theme=dark\])? \{[^}]*\}`).FindAllString(string(css), -1) {
 		vars := map[string]color{}
 		for _, m := range regexp.MustCompile(`--([a-z0-9]+): #([0-9a-f]+)`).FindAllStringSubmatch(block, -1) {
