@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 
 	"heddle/api"
@@ -79,8 +80,22 @@ func TestPageMap(t *testing.T) {
 	b.press("0", kb.Enter)
 	b.awaitMatch(`top \(sw-2-…\): switches\n`)
 
+	resizedMap(t, b)
 	pathView(t, b, addr)
 	b.quiet("", addr)
+}
+
+// resizedMap: the whole map is whole in a window of another size too.
+func resizedMap(t *testing.T, b *browser) {
+	t.Helper()
+	b.view("map")
+	b.awaitMatch(`now; 2 stored states`)
+	for _, width := range []int64{1400, 700, 1200} {
+		b.do(chromedp.EmulateViewport(width, 900))
+		b.awaitPixels(fmt.Sprintf("all groups at %d pixels", width), `let first = c.width, last = 0;
+			for (let i = 3, x = 0; i < d.length; i += 4, x = (x + 1) % c.width) if (d[i]) { first = Math.min(first, x); last = Math.max(last, x); }
+			return first > 0 && last < c.width - 1 && Math.abs(first - (c.width - 1 - last)) < 12`)
+	}
 }
 
 // pathView compares what the view of a path shows with the API.

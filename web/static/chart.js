@@ -28,10 +28,12 @@ export function chart(canvas, o) {
   const size = () => ({ w: canvas.clientWidth, h: canvas.clientHeight });
   const X = x => (x - view.x) * view.k, Y = y => (y - view.y) * view.k;
 
-  // fit shows a part of the world.
+  // fit shows a part of the world, also when the canvas gets another size, until it is moved or zoomed.
+  let part = null, last = null;
   function fit(x, y, w, h) {
     const s = size();
     if (!s.w) return;
+    part = [x, y, w, h];
     view.k = Math.min(s.w / w, s.h / h) * 0.96;
     view.x = x + w / 2 - s.w / view.k / 2;
     view.y = y + h / 2 - s.h / view.k / 2;
@@ -47,11 +49,13 @@ export function chart(canvas, o) {
     view.x += px / view.k - px / k;
     view.y += py / view.k - py / k;
     view.k = k;
+    part = null;
     redraw();
   }
   function pan(dx, dy) {
     view.x += dx / view.k;
     view.y += dy / view.k;
+    part = null;
     redraw();
   }
 
@@ -352,7 +356,14 @@ export function chart(canvas, o) {
     if (u) o.say?.(u.text.split('\n')[0]);
   });
   const again = () => { colors(); redraw(); };
-  const resized = new ResizeObserver(() => { if (!view.k) whole(); redraw(); });
+  const resized = new ResizeObserver(() => {
+    const s = size();
+    if (!view.k) whole();
+    else if (part) fit(...part);
+    else if (last) pan((last.w - s.w) / 2, (last.h - s.h) / 2); // the middle stays in the middle
+    last = s;
+    redraw();
+  });
   resized.observe(canvas);
   addEventListener('theme', again);
   colors();
