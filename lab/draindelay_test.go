@@ -101,6 +101,9 @@ func TestDrainGivesWay(t *testing.T) {
 			if err := c.RunUntil(10*time.Minute, emptied); err != nil {
 				t.Fatalf("%v\n%s", err, said())
 			}
+			if !strings.Contains(said(), "sweep_start: a change of routes that gave way goes on") {
+				t.Errorf("no event says why the drain goes on\n%s", said())
+			}
 			settle(t, c, m)
 			if n := lastNotice(m, sm.KindTransientCycle); n != nil {
 				t.Errorf("%v\n%s", n, said())

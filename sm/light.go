@@ -54,9 +54,12 @@ func (c *Core) releaseLinks() {
 			c.AskSweep(why)
 		}
 	}
-	due := c.links.DueActions()
+	goesOn, due := c.links.PutOffDue(), c.links.DueActions()
 	released := c.links.Release()
-	if len(due) > 0 {
+	switch {
+	case goesOn:
+		ask(due, "a change of routes that gave way goes on")
+	case len(due) > 0:
 		ask(due, "a drained link is looked at, to disable it")
 	}
 	if len(released) > 0 || len(due) == 0 {

@@ -61,6 +61,9 @@ func (x *putOff) add(links map[topo.PortID]bool, until mad.Time) {
 // PuttingOff reports whether links are put off.
 func (m *Manager) PuttingOff() bool { return len(m.actions.later.links) > 0 }
 
+// PutOffDue reports whether the time of the links has come.
+func (m *Manager) PutOffDue() bool { return m.actions.later.next() <= m.Now }
+
 // LinksPutOff lists the actions that are put off, and until when.
 func (m *Manager) LinksPutOff() (list []LinkWait) {
 	for i := range m.actions.list {
@@ -86,7 +89,7 @@ func (x *putOff) next() mad.Time {
 
 // forgetPutOff is called before links are marked.
 func (m *Manager) forgetPutOff() {
-	if m.actions.later.next() <= m.Now {
+	if m.PutOffDue() {
 		m.actions.later = putOff{}
 	}
 }
