@@ -248,6 +248,7 @@ func TestPageByKeyboard(t *testing.T) {
 	b.press(kb.Enter)
 	b.awaitText("all of the node")
 
+	b.groupLinks()
 	token, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
@@ -283,6 +284,19 @@ func TestPageByKeyboard(t *testing.T) {
 	b.awaitText("the sweep is requested")
 	b.awaitScript("another sweep", fmt.Sprintf(`return (await (await fetch('v1/status')).json()).sweeps > %d`, before.Sweeps))
 	b.axe("actions of an administrator")
+}
+
+// groupLinks: a group leads to its partition, and a partition to its groups.
+func (b *browser) groupLinks() {
+	b.t.Helper()
+	b.settled("groups", "Rows 1 to 3 of 3")
+	b.tabTo("#/partition/0x0001")
+	b.press(kb.Enter)
+	b.awaitMatch(`Partition storage 0x0001`)
+	b.settled("partitions", "Rows 1 to 4 of 4")
+	b.tabTo("#/groups?q=0x8001")
+	b.press(kb.Enter)
+	b.awaitMatch(`Rows 1 to 1 of 1, of 3 in all`)
 }
 
 // TestPageStart: what the page loads at its start is at most 300 kB, without compression; it runs no script

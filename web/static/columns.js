@@ -22,6 +22,11 @@ const when = t => {
 };
 const search = (kind, q, text) => link(`#/${kind}?q=${encodeURIComponent(q)}`, text);
 
+// A partition is named by its P_Key without the bit of full membership, and its groups have the one with it.
+const key = k => `0x${k.toString(16).padStart(4, '0')}`;
+const partitionOf = pkey => link(`#/partition/${key(pkey & 0x7fff)}`, pkey);
+const groupsOf = p => search('groups', key(p.pkey | 0x8000), num(p.groups.length));
+
 // causeOf is a link to the events with a cause.
 export const causeOf = n => search('events', `cause:${n};`, `event ${n}`);
 
@@ -96,7 +101,7 @@ export const kinds = {
     columns: [
       { title: 'MGID', sort: 'mgid', cell: g => code(g.mgid) },
       { title: 'MLID', sort: 'mlid', cell: g => g.mlid },
-      { title: 'P_Key', sort: 'pkey', cell: g => search('partitions', g.pkey, g.pkey) },
+      { title: 'P_Key', sort: 'pkey', cell: g => partitionOf(g.pkey) },
       { title: 'Members', sort: 'members', n: true, cell: g => num(g.members) },
       { title: 'MTU', n: true, cell: g => num(g.mtu) },
       { title: 'Rate', cell: g => g.rate },
@@ -111,7 +116,7 @@ export const kinds = {
       { title: 'P_Key', sort: 'pkey', cell: p => p.pkey },
       { title: 'Full members', sort: 'full_members', n: true, cell: p => num(p.full_members) },
       { title: 'Limited members', sort: 'limited_members', n: true, cell: p => num(p.limited_members) },
-      { title: 'Groups', cell: p => (p.groups || []).length ? search('groups', p.pkey, num(p.groups.length)) : '0' },
+      { title: 'Groups', cell: p => (p.groups || []).length ? groupsOf(p) : '0' },
     ],
     note: ctx => {
       const e = element('span', '');
