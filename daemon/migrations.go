@@ -27,7 +27,8 @@ func (m *migrations) of(name string) *api.VMMigration {
 }
 
 // set notes a report. After the end of a migration the next report is the beginning of
-// another one, unless it repeats the end.
+// another one, unless it repeats the end. So is one with another destination: the end may not have
+// been reported before the next migration began.
 func (m *migrations) set(name string, p api.VMProgress, now time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -36,11 +37,14 @@ func (m *migrations) set(name string, p api.VMProgress, now time.Time) {
 	}
 	old, ok := m.list[name]
 	x := api.VMMigration{VMProgress: p, Started: old.Started, Updated: now}
-	if !ok || over(old.Stage) && old.Stage != p.Stage {
+	if !ok || over(old.Stage) && old.Stage != p.Stage || elsewhere(old.To, p.To) {
 		x.Started = now
 	}
 	m.list[name] = x
 }
+
+// elsewhere reports whether two destinations are known and differ.
+func elsewhere(a, b *api.VMPlace) bool { return a != nil && b != nil && *a != *b }
 
 // over reports whether a stage is the end of a migration.
 func over(stage string) bool { return stage == "resumed" || stage == "failed" }

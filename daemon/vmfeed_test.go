@@ -132,6 +132,13 @@ func TestMigrations(t *testing.T) {
 			t.Errorf("%d: %+v", i, g)
 		}
 	}
+	to := func(n int) *api.VMPlace { return &api.VMPlace{PortGUID: "0x1", Function: n} }
+	for i, x := range []api.VMProgress{{Stage: "finishing", To: to(1)}, {Stage: "copying", To: to(2)}, {Stage: "resumed"}} {
+		m.set("a", x, at(10+i)) // the end of the first is never reported
+		if g, want := m.of("a"), at(10+min(i, 1)); !g.Started.Equal(want) {
+			t.Errorf("%+v: began at %v, want %v", x, g.Started, want)
+		}
+	}
 	v, err := d.VM("a")
 	if err != nil || v.Migration == nil || v.Migration.Stage != "resumed" {
 		t.Errorf("%+v %v", v, err)

@@ -180,7 +180,8 @@ func (c *Core) answer(e *Answer) {
 	case Done:
 		r.view, r.exists, r.known, r.seen, r.refusals = e.View, true, true, false, 0
 		r.stamp++
-		if e.Call.Verb != Get && (e.View.State == Migrating || e.View.Doing != Nothing) {
+		finished := e.Call.Verb == Finish && e.View.At == e.Call.Place // and the next migration may have begun
+		if e.Call.Verb != Get && !finished && (e.View.State == Migrating || e.View.Doing != Nothing) {
 			c.later(r) // it continues; a notice says when it is over
 		}
 	case Absent:
@@ -393,7 +394,7 @@ func (c *Core) migrating(r *record) {
 	case g.At == v.To: // it is there
 		c.finish(r)
 	case g.At != v.At:
-		c.rollBack(r, fmt.Sprintf("the VM is not at %v function %d", v.At.Port, v.At.Function))
+		c.behind(r)
 	case g.Phase == Broken, r.failed != "" && r.failedTo == v.To: // or finish was refused
 		c.rollBack(r, because(r.failed, "its memory could not be copied"))
 	case g.Phase == Stopped && g.To == v.To && c.now.Sub(r.halted) >= c.cfg.FinishTime:
@@ -405,10 +406,31 @@ func (c *Core) migrating(r *record) {
 	}
 }
 
+// behind handles a migration that began before the guest of r runs where the one before it has ended:
+// the guest runs there first.
+func (c *Core) behind(r *record) {
+	v, g := &r.view, &r.guest
+	switch {
+	case g.To == v.At && g.Phase == Stopping: // it ends soon, in any way
+	case g.To == v.At && g.Phase == Stopped:
+		c.order(r, Resume, v.At)
+	default:
+		c.rollBack(r, fmt.Sprintf("the VM is not at %v function %d", v.At.Port, v.At.Function))
+	}
+}
+
 // bring copies the guest of r to the reserved place, and stops it there when the time
 // has come, or when the address is moving already.
 func (c *Core) bring(r *record) {
 	v, g := &r.view, &r.guest
+	if w := &r.wanted; w.Stage != "" && w.To == v.At { // of the migration before this one
+		if !w.Stage.Over() {
+			c.tell(r, StageResumed, "")
+		}
+		if r.unsent {
+			return // until the report before its end is answered
+		}
+	}
 	switch {
 	case g.To != v.To && v.Doing != Finishing:
 		if c.leaving[v.At.Port] >= c.cfg.Outbound && r.leaves == 0 {

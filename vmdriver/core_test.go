@@ -82,6 +82,27 @@ func TestMoveWithoutMigrate(t *testing.T) {
 	}
 }
 
+// TestMigrateAfterMove: a migration that begins as soon as a move is answered, while the VM is still
+// stopped at the place that it left, is carried out after it, and both ends are reported.
+func TestMigrateAfterMove(t *testing.T) {
+	for _, seed := range seeds(t, 50) {
+		w := begin(t, seed)
+		i := w.ifaces["web"]
+		i.State, i.Doing, i.To = Migrating, Finishing, Place{2, 1}
+		w.carry(i)
+		w.notice("web")
+		for i.State != Attached {
+			w.run(50 * time.Microsecond)
+		}
+		w.migrate("web", Place{3, 1})
+		w.run(2 * time.Second)
+		w.settled()
+		if w.vms["web"].At != (Place{3, 1}) || w.shown["web"].Stage != StageResumed || w.ends != 2 {
+			w.fail("seed %d: it is at %v, %d ends were told, the last report is %+v", seed, w.vms["web"].At, w.ends, w.shown["web"])
+		}
+	}
+}
+
 // TestRefusedFinish: the VM goes on at the source, and the operator reads why.
 func TestRefusedFinish(t *testing.T) {
 	w := begin(t, 3)
