@@ -199,7 +199,7 @@ func (f smFlags) readCabling(names map[ib.GUID]string) (*daemon.CablingPlan, err
 	}
 	p, err := cabling.Read(io.LimitReader(in, api.MaxPlan), c.File)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", f.From("cabling"), err)
+		return nil, fmt.Errorf("%s: %w", f.From("cabling"), withoutPackage(err))
 	}
 	return &daemon.CablingPlan{Name: c.File, Plan: p, Names: names, Partial: c.Partial, Ignore: c.Ignored()}, nil
 }

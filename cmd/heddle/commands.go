@@ -38,15 +38,23 @@ func readNetlist(r io.Reader, o fabric.NetlistOptions) (*fabric.Fabric, []string
 // inputError is an unreadable input: exit status 2, as for a wrong command
 // line, but without a pointer to the command's help.
 func inputError(what string, err error) error {
+	if text := withoutPackage(err); text != err {
+		return &exitError{2, text}
+	}
+	return &exitError{2, fmt.Errorf("%s: %w", what, err)}
+}
+
+// withoutPackage is an error about a line of a netlist or plan without the name of the package that read it.
+func withoutPackage(err error) error {
 	var where *fabric.NetlistError
 	if errors.As(err, &where) {
-		return &exitError{2, errors.New(strings.TrimPrefix(where.Error(), "fabric: "))}
+		return errors.New(strings.TrimPrefix(where.Error(), "fabric: "))
 	}
 	var line *cabling.ParseError
 	if errors.As(err, &line) {
-		return &exitError{2, errors.New(strings.TrimPrefix(line.Error(), "cabling: "))}
+		return errors.New(strings.TrimPrefix(line.Error(), "cabling: "))
 	}
-	return &exitError{2, fmt.Errorf("%s: %w", what, err)}
+	return err
 }
 
 // generate generates a fabric from the arguments of 'topo gen' and 'up --topo'.

@@ -248,6 +248,44 @@ func TestKinds(t *testing.T) {
 	}
 }
 
+// TestRates: width and speed are compared each for itself: with the plan, or with what both ends can do
+// where the plan does not say it. A link that is better than planned has another remedy.
+func TestRates(t *testing.T) {
+	f := tree(t, 324).Clone()
+	x := FromFabric(f, true).Cables[0]
+	able := func(fabric.Ref) (ib.LinkWidth, ib.LinkSpeed) { return ib.Width4x, ib.SpeedEDR }
+	const reseat, wider = "Reseat the cable", "wider or faster than planned"
+	for _, c := range []struct {
+		name             string
+		width, planWidth ib.LinkWidth
+		speed, planSpeed ib.LinkSpeed
+		text, do         string
+	}{
+		{"as planned", ib.Width1x, ib.Width1x, ib.SpeedQDR, ib.SpeedQDR, "", ""},
+		{"width alone, as planned", ib.Width4x, ib.Width4x, ib.SpeedEDR, 0, "", ""},
+		{"width alone, too slow", ib.Width4x, ib.Width4x, ib.SpeedQDR, 0, "is 4X QDR, and both ends can do 4X EDR", reseat},
+		{"speed alone, too narrow", ib.Width1x, 0, ib.SpeedEDR, ib.SpeedEDR, "is 1X EDR, and both ends can do 4X EDR", reseat},
+		{"a planned limit of the speed", ib.Width4x, 0, ib.SpeedQDR, ib.SpeedQDR, "", ""},
+		{"wider", ib.Width4x, ib.Width1x, ib.SpeedEDR, ib.SpeedEDR, "is 4X EDR and planned as 1X EDR", wider},
+		{"faster", ib.Width4x, 0, ib.SpeedEDR, ib.SpeedQDR, "is 4X EDR and planned as 4X QDR", wider},
+		{"wider and slower", ib.Width4x, ib.Width1x, ib.SpeedQDR, ib.SpeedEDR, "is 4X QDR and planned as 1X EDR", reseat},
+	} {
+		for r, p := range f.Links {
+			for _, e := range [2]fabric.Ref{r, p} {
+				f.Port(e).Width, f.Port(e).Speed = c.width, c.speed
+			}
+		}
+		x.Width, x.Speed = c.planWidth, c.planSpeed
+		r := Check(&Plan{Cables: []Cable{x}}, f, Options{Partial: true, Able: able})
+		switch {
+		case c.text == "" && len(r.Findings) > 0:
+			t.Errorf("%s: %+v", c.name, r.Findings)
+		case c.text != "" && (len(r.Findings) != 1 || !strings.Contains(r.Findings[0].Text, c.text) || !strings.Contains(r.Findings[0].Do, c.do)):
+			t.Errorf("%s: %+v; want %q, %q", c.name, r.Findings, c.text, c.do)
+		}
+	}
+}
+
 // Nodes are found by the names of a map, by the first word of an adapter's description, and by name
 // where the GUIDs are others.
 func TestNames(t *testing.T) {
@@ -306,7 +344,7 @@ func TestTableErrors(t *testing.T) {
 		"# plan\n\nleaf-1;19\nb;1;c;1\n": "x:3: 2 fields",
 		"leaf-1 19 spine-1 3\n":          `x:1: "leaf-1 19 spine-1 3" is no line of a table (node, port, node, port, with commas between)`,
 		"# c\nnothing\n":                 `x:2: "nothing" is no line of a table`,
-		"a,1,a,1\n":                      `x:1: "a" port 1 has a cable in line 1 already`,
+		"a,1,a,1\n":                      `x:1: "a" port 1 is both ends of the cable`,
 		"a;1;b;300\n":                    `x:1: port "300"`,
 		"a,1,b,1\nswitch,port,h,port\n":  `x:2: port "port"`,
 	} {

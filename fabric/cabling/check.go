@@ -536,7 +536,8 @@ func leads(list []Pair) string {
 	return strings.Join(s, ", ")
 }
 
-// rate compares width and speed of a cable that leads where it should.
+// rate compares width and speed of a cable that leads where it should. What the plan leaves out is
+// compared with what both ends can do.
 func (c *checker) rate(a, b fabric.Ref, x *Cable) {
 	p := c.f.Port(a)
 	what := func(width ib.LinkWidth, speed ib.LinkSpeed) string {
@@ -548,12 +549,22 @@ func (c *checker) rate(a, b fabric.Ref, x *Cable) {
 		}
 		return fmt.Sprintf("%v %v", width, speed)
 	}
+	do := "Reseat the cable; look for a limit that somebody set at an end, or a cable made for less."
 	var text string
 	switch {
 	case x.Width != 0 && x.Width != p.Width, x.Speed != 0 && x.Speed != p.Speed:
 		text = fmt.Sprintf("is %s and planned as %s", what(0, 0), what(x.Width, x.Speed))
-	case c.o.Able != nil && x.Width == 0 && x.Speed == 0:
+		if (x.Width == 0 || p.Width.Lanes() >= x.Width.Lanes()) && p.Speed >= x.Speed {
+			do = "The link is wider or faster than planned: correct the plan, or check whether the cable is the planned one."
+		}
+	case c.o.Able != nil && (x.Width == 0 || x.Speed == 0):
 		w, s := c.o.Able(a)
+		if x.Width != 0 {
+			w = p.Width // as planned
+		}
+		if x.Speed != 0 {
+			s = p.Speed
+		}
 		if w.Lanes() <= p.Width.Lanes() && s <= p.Speed {
 			return
 		}
@@ -562,8 +573,5 @@ func (c *checker) rate(a, b fabric.Ref, x *Cable) {
 		return
 	}
 	y := c.pair(a, b)
-	c.add(Finding{
-		Kind: Slow, Planned: []Pair{y}, Found: []Pair{y}, Text: fmt.Sprintf("the link from %v to %v %s", y.A, y.B, text),
-		Do: "Reseat the cable; look for a limit that somebody set at an end, or a cable made for less.",
-	})
+	c.add(Finding{Kind: Slow, Planned: []Pair{y}, Found: []Pair{y}, Text: fmt.Sprintf("the link from %v to %v %s", y.A, y.B, text), Do: do})
 }

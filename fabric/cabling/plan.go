@@ -256,6 +256,9 @@ func readTable(r io.Reader, name string, sep rune) (*Plan, error) {
 				return fail("speed %q; give SDR, DDR, QDR, FDR10, FDR, EDR, HDR, NDR or XDR", row[5])
 			}
 		}
+		if x.A == x.B {
+			return fail("%v is both ends of the cable", x.A)
+		}
 		for _, e := range [2]End{x.A, x.B} {
 			k := port{e.GUID, e.Name, e.Port}
 			if at := seen[k]; at != 0 {
