@@ -208,21 +208,21 @@ type plannedStage struct {
 // String describes the writes and the wait of a stage.
 func (s plannedStage) String() string {
 	var parts []string
-	count := func(n int, what string) {
+	count := func(n int, thing, one, many string) {
 		if n > 0 {
-			parts = append(parts, fmt.Sprintf("%d %s", n, what))
+			parts = append(parts, plural.Of(n, thing)+plural.Verb(n, one, many))
 		}
 	}
-	what := "LFT blocks"
+	discard, discards := "", ""
 	if s.Discards {
-		what += " that discard"
+		discard, discards = " that discard", " that discards"
 	}
-	count(s.LFT, what)
-	count(s.SL2VL, "SL2VL tables")
-	count(s.MFT, "MFT blocks")
-	count(s.Withheld, "entries discard packets until a later stage or plan")
-	count(s.Back, "entries turn packets around that are on the link, which are lost")
-	count(s.Guards, "SL2VL tables discard what could close a cycle")
+	count(s.LFT, "LFT block", discards, discard)
+	count(s.SL2VL, "SL2VL table", "", "")
+	count(s.MFT, "MFT block", "", "")
+	count(s.Withheld, "entry", " discards packets until a later stage or plan", " discard packets until a later stage or plan")
+	count(s.Back, "entry", " turns packets around that are on the link, which are lost", " turn packets around that are on the link, which are lost")
+	count(s.Guards, "SL2VL table", " discards what could close a cycle", " discard what could close a cycle")
 	if s.Drain > 0 {
 		parts = append(parts, fmt.Sprintf("then %.3g s until packets in flight have left", s.Drain))
 	}

@@ -9,6 +9,22 @@ import (
 	"heddle/api"
 )
 
+// TestStageText: the numbers of a stage of a plan, one and more.
+func TestStageText(t *testing.T) {
+	for want, s := range map[string]plannedStage{
+		"1 LFT block, 1 entry turns packets around that are on the link, which are lost":                                            {LFT: 1, Back: 1},
+		"2 LFT blocks, 3 entries turn packets around that are on the link, which are lost":                                          {LFT: 2, Back: 3},
+		"1 LFT block that discards, 1 entry discards packets until a later stage or plan":                                           {LFT: 1, Discards: true, Withheld: 1},
+		"2 LFT blocks that discard, 2 entries discard packets until a later stage or plan":                                          {LFT: 2, Discards: true, Withheld: 2},
+		"1 SL2VL table, 1 MFT block, 1 SL2VL table discards what could close a cycle":                                               {SL2VL: 1, MFT: 1, Guards: 1},
+		"7 SL2VL tables, 2 MFT blocks, 7 SL2VL tables discard what could close a cycle, then 2 s until packets in flight have left": {SL2VL: 7, MFT: 2, Guards: 7, Drain: 2},
+	} {
+		if got := s.String(); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
+
 // TestPrintForeignTexts: node descriptions, which any host chooses, move no cells of tables, end no
 // lines, and command no terminal.
 func TestPrintForeignTexts(t *testing.T) {

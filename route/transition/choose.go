@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"heddle/ib"
+	"heddle/internal/plural"
 )
 
 // builder makes a plan.
@@ -231,7 +232,7 @@ func (b *builder) trouble(v *verdict) string {
 	case v.clean:
 		return fmt.Sprintf("tables of %d switches are not known", b.p.UnknownRows)
 	case v.loops > 0:
-		return fmt.Sprintf("%d destinations could loop", v.loops)
+		return plural.Of(v.loops, "destination") + " could loop"
 	}
 	return "a credit cycle"
 }
