@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/url"
 	"os"
@@ -24,6 +25,8 @@ type Target struct {
 	Kinds   []string // as api.EventsQuery.Kinds
 	Level   string   // at least; empty: any
 	Batch   int      // most events of a request, 1 to mostBatch; 0: each event is a request, and no list
+
+	SecretFile string // from which Secrets were read, if from one
 }
 
 // host is the URL without what may be a key.
@@ -53,8 +56,10 @@ func Parse(b []byte, dir string) ([]Target, error) {
 			Batch      int      `yaml:"batch"`
 		} `yaml:"targets"`
 	}
-	if err := yaml.NewDecoder(bytes.NewReader(b), yaml.Strict()).Decode(&file); err != nil {
-		return nil, err
+	if err := yaml.NewDecoder(bytes.NewReader(b), yaml.Strict()).Decode(&file); errors.Is(err, io.EOF) {
+		return nil, errors.New("the file is empty; 'targets: []' is a list without targets")
+	} else if err != nil {
+		return nil, errors.New(yaml.FormatError(err, false, false)) // without lines of the file: a url may have a key
 	}
 	if len(file.Targets) > mostTargets {
 		return nil, fmt.Errorf("%d targets: want at most %d", len(file.Targets), mostTargets)
@@ -100,7 +105,7 @@ func Parse(b []byte, dir string) ([]Target, error) {
 		if err != nil {
 			return fail("secret-file: %w", err)
 		}
-		list = append(list, Target{Name: t.Name, URL: t.URL, Secrets: secrets, Kinds: t.Kinds, Level: t.Level, Batch: t.Batch})
+		list = append(list, Target{Name: t.Name, URL: t.URL, Secrets: secrets, Kinds: t.Kinds, Level: t.Level, Batch: t.Batch, SecretFile: t.SecretFile})
 	}
 	return list, nil
 }

@@ -369,6 +369,11 @@ func TestParse(t *testing.T) {
 		"targets: [{name: a, url: 'https://example.test/KEY', secret-file: none}]",
 		"targets: [{name: '', url: 'https://example.test/KEY', secret-file: s}]",
 		"targets: [{name: a, urll: 'https://example.test'}]",
+		"targets:\n- name: a\n  url: https://example.test/KEY\n  secret: s\n",
+		"targets:\n- name: a\n  url: https://example.test/KEY\n  url: https://example.test\n",
+		"targets:\n- name: [a]\n  url: https://example.test/KEY\n",
+		"targets:\n- url: https://example.test/KEY\n name: a\n",
+		"", "# no target\n",
 		"targets: [{name: a, url: 'https://example.test/KEY', batch: -1, secret-file: s}]",
 		"targets: [{name: a, url: 'https://example.test/KEY', batch: 1001, secret-file: s}]",
 		"targets: [{name: a, url: 'https://example.test/KEY', kinds: [link_down, ''], secret-file: s}]",
@@ -376,6 +381,12 @@ func TestParse(t *testing.T) {
 		if _, err := Parse([]byte(text), dir); err == nil || strings.Contains(err.Error(), "KEY") {
 			t.Errorf("%s: %v", text, err)
 		}
+	}
+	if _, err := Parse(nil, dir); err == nil || !strings.Contains(err.Error(), "the file is empty") {
+		t.Error(err)
+	}
+	if list, err := Parse([]byte("targets: []"), dir); err != nil || len(list) > 0 {
+		t.Error(list, err)
 	}
 	if err := os.WriteFile(filepath.Join(dir, "s"), []byte("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"), 0o600); err != nil {
 		t.Fatal(err)

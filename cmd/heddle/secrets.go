@@ -83,9 +83,13 @@ func (f smFlags) warnSecrets(log *slog.Logger) {
 			log.Warn("every user of this machine can see the key on the command line (ps); give --"+s.Setting+" or "+envName(s.Setting)+" in place of --"+s.Value,
 				"kind", "open_configuration")
 		}
-		file := f.Text(s.Setting)
-		if st, err := os.Stat(file); file != "" && err == nil && st.Mode().Perm()&0o077 != 0 {
-			log.Warn("other users can read a file with a secret; change its mode to 0600", "file", file, "kind", "open_configuration")
-		}
+		warnOpen(log, f.Text(s.Setting))
+	}
+}
+
+// warnOpen warns of a file with a secret that others can read.
+func warnOpen(log *slog.Logger, file string) {
+	if st, err := os.Stat(file); file != "" && err == nil && st.Mode().Perm()&0o077 != 0 {
+		log.Warn("other users can read a file with a secret; change its mode to 0600", "file", file, "kind", "open_configuration")
 	}
 }

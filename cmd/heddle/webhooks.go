@@ -38,6 +38,13 @@ func (f smFlags) startWebhooks(ctx context.Context, m *managed) (*webhook.Group,
 	if err != nil {
 		return nil, nil, err
 	}
+	warned := map[string]bool{}
+	for i := range targets {
+		if file := targets[i].SecretFile; !warned[file] {
+			warnOpen(m.log, file)
+			warned[file] = true
+		}
+	}
 	path := ""
 	if f.Files.State != "" {
 		path = filepath.Join(f.Files.State, eventsDir, webhookMarks)
