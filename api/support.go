@@ -50,6 +50,9 @@ var supportParts = []struct{ file, path string }{
 	{"signals.json", "/v1/signals"},
 	{"webhooks.json", "/v1/webhooks"},
 	{"partitions.json", "/v1/partitions"},
+	{"vms.json", "/v1/vms?limit=" + mostRecords},
+	{"ports.json", "/v1/ports/actions"},
+	{"cabling.json", "/v1/cabling"},
 	{"topology.ibnetdiscover", "/v1/topology/ibnetdiscover"},
 	{"metrics.txt", "/metrics"},
 }

@@ -21,10 +21,13 @@ func ctlSupport() *cobra.Command {
 		Short: "Write a support bundle: state, settings, topology, events, log, profiles",
 		Long: `Writes data for the diagnosis of a fault to one file (tar.gz): status, settings
 without keys, topology, the last 32 sweeps and repairs, events, audit log, findings,
-states of webhooks, metrics, goroutines, heap profile, the last lines of the log, and
-execution traces of the next seconds and, with --flight-recorder, the last ones. The file
-has no M_Key, SM_Key, SA key, token or password. It has names of nodes, partitions and
-users: the command needs an administrator, and only the owner can read the file.`,
+interfaces of VMs, links out of use, cables that differ from their plan, states of
+webhooks, metrics, goroutines, heap profile, the last lines of the log, and execution
+traces of the next seconds and, with --flight-recorder, the last ones.
+
+The file has no M_Key, SM_Key, SA key, token or password. It has names of nodes,
+partitions, VMs and users: the command needs an administrator, and only the owner can
+read the file.`,
 		Example: "  heddle ctl support --since 2h -o bundle.tar.gz",
 		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

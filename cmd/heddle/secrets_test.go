@@ -281,7 +281,7 @@ func untar(t *testing.T, file string) map[string]string {
 	for name, want := range map[string]string{
 		"status.json": `"subnet_up":true`, "settings.json": `"setting":"m-key","value":"set"`, "sweeps.json": `"phases":{`, "events.json": `"kind":"subnet_up"`,
 		"audit.json": "token:planted", "topology.ibnetdiscover": "Topology file: generated", "metrics.txt": "heddle_", "goroutines.txt": "goroutine profile",
-		"heap.pprof": "inuse_space", "trace.out": "go 1.", "version.txt": "", "repairs.json": "[", "findings.json": "",
+		"heap.pprof": "inuse_space", "trace.out": "go 1.", "version.txt": "", "repairs.json": "[", "vms.json": `"total":0`, "ports.json": "[", "cabling.json": `"planned":`, "findings.json": "",
 	} {
 		if text, ok := files[name]; !ok && name != "findings.json" || !strings.Contains(text, want) {
 			t.Errorf("the bundle's %s has no %q: %.200s; %s", name, want, text, files["errors.txt"])
