@@ -190,8 +190,14 @@ func (c *Core) attachAgain(r *Request, e *entry, at subnet.Place) error {
 }
 
 // move reserves a place for e and moves it there. After migrate succeeds, finish cannot fail in
-// the same step.
+// the same step. An interface that is there already does not move.
 func (c *Core) move(r *Request, e *entry, to subnet.Place) {
+	if e.State == Attached && matches(to, e.Place) {
+		if err := c.attachAgain(r, e, to); err != nil {
+			c.reply(r, e.Name, err)
+		}
+		return
+	}
 	if err := c.migrate(e, to); err != nil {
 		c.reply(r, e.Name, err)
 		return

@@ -137,6 +137,11 @@ func (w *world) step(ev Event) {
 func (w *world) promise(op Op, a *Reply) {
 	switch op.(type) {
 	case Finish, Move:
+		for tag, next := range w.open { // more was asked for before this reply
+			if tag > a.Tag && nameOf(next) == a.Interface.Name {
+				return
+			}
+		}
 		if a.Err == nil && !a.Waiting && a.Interface.Doing == "" {
 			w.promised[a.Interface.Name] = a.Interface.Place
 		}
