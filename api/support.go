@@ -186,7 +186,7 @@ func (b *bundle) made(name string, fn func(w io.Writer) error) {
 func (b *bundle) failed(name string, err error) { fmt.Fprintf(&b.missing, "%s: %v\n", name, err) }
 
 func (b *bundle) add(name string, content []byte) {
-	h := &tar.Header{Name: "heddle-support/" + name, Mode: 0o600, Size: int64(len(content)), ModTime: b.at}
+	h := &tar.Header{Name: "heddle-support/" + name, Mode: 0o600, Size: int64(len(content)), ModTime: b.at.Truncate(time.Second)} // the format rounds up, and tar warns of the future
 	if err := b.tar.WriteHeader(h); err != nil {
 		b.err = errors.Join(b.err, err)
 		return

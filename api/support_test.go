@@ -132,6 +132,22 @@ func TestSupportSize(t *testing.T) {
 	}
 }
 
+// TestSupportTimes: no file of a bundle is from the future.
+func TestSupportTimes(t *testing.T) {
+	now := time.Date(2026, 11, 1, 0, 0, 0, 999e6, time.UTC)
+	o := Options{Now: func() time.Time { return now }}
+	w := httptest.NewRecorder()
+	support(http.NotFoundHandler(), &o)(w, httptest.NewRequest(http.MethodGet, "/v1/support?seconds=0", nil))
+	z, err := gzip.NewReader(w.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h, err := tar.NewReader(z).Next()
+	if err != nil || h.ModTime.After(now) || now.Sub(h.ModTime) > time.Second {
+		t.Errorf("%v, made at %v: %v", h, now, err)
+	}
+}
+
 // TestSupportSince: since is what it is for events, and a mistake is named.
 func TestSupportSince(t *testing.T) {
 	b := &large{fake: newFake(0)}
