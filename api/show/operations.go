@@ -56,7 +56,7 @@ func HypervisorPort(s *subnet.Snapshot, name string) (ib.GUID, error) {
 	case s == nil || !s.Up:
 		return 0, fmt.Errorf("%w: the subnet is not up yet, so the name %q is unknown", api.ErrBusy, name)
 	}
-	return 0, fmt.Errorf("%w: no port with virtual functions has this port GUID, node GUID or node description: %q", vm.ErrInvalid, name)
+	return 0, fmt.Errorf("%w: no port with virtual functions has this port GUID, node GUID or node description: %q ('heddle ctl hypervisors' lists them)", vm.ErrInvalid, name)
 }
 
 // unseen is the port of a node without known virtual functions: the address

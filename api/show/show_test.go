@@ -45,7 +45,7 @@ func TestHypervisorNames(t *testing.T) {
 		"0x0000000000000099": "0x0000000000000099", // not there yet
 		"":                   "which hypervisor",
 		"twin":               "several ports",
-		"nobody":             "no port with virtual functions",
+		"nobody":             `description: "nobody" ('heddle ctl hypervisors' lists them)`,
 		"0x00000000000000aa": "is a virtual port of 0x0000000000000011",
 	} {
 		got, err := HypervisorPort(s, name)
