@@ -81,7 +81,7 @@ names the channels.`
 	reroute.Flags().BoolVar(&rebalance, "rebalance", false, "ignore the installed tables: balances the load again after many changes, but writes more entries")
 	for _, s := range slices.Concat([]*cobra.Command{ctlStatus(), ctlHealth(), nodes, links, repairs, ctlSweeps(), sweep, reroute}, ctlAdministration(), ctlVirtual(), []*cobra.Command{
 		ctlPerf(), ctlFindings(), ctlHotSpots(), ctlCongestion(),
-		ctlHA(), ctlEvents(),
+		ctlHA(), ctlEvents(), ctlWebhooks(),
 		ctlRails(), ctlTopology(), ctlCabling(), ctlPort(),
 		ctlToken(), ctlAudit(), ctlWhoami(),
 		ctlReload(), ctlLogLevel(), ctlSupport(),
