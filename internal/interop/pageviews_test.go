@@ -124,6 +124,7 @@ func (b *browser) axe(what string) {
 // TestPageAccessible: no rule of axe-core is broken in any view, in light and dark, wide and narrow; and no
 // view asks another host or complains.
 func TestPageAccessible(t *testing.T) {
+	t.Parallel()
 	addr, _ := pageSubnet(t)
 	b := openBrowser(t)
 	b.open(addr)

@@ -260,6 +260,7 @@ func TestCountersAgree(t *testing.T) {
 // TestPrometheus: Debian's Prometheus scrapes the fabric in shards, takes our rules, and every
 // expression of the dashboards, ours and those of treydock's exporter, has data.
 func TestPrometheus(t *testing.T) {
+	t.Parallel() // it waits for Prometheus most of the time, as TestPageAccessible for the browser
 	prometheus, promtool := need.Tool(t, "prometheus"), need.Tool(t, "promtool")
 	rules, err := filepath.Abs("../../contrib/prometheus/heddle.rules.yaml")
 	if err != nil {

@@ -348,6 +348,7 @@ func (m *manager) settle() {
 		if time.Now().After(deadline) {
 			m.b.t.Fatalf("P_Key tables are not settled: %s", out)
 		}
+		<-time.After(100 * time.Millisecond) // they are read again 5 s after a start
 	}
 }
 
@@ -412,6 +413,7 @@ func TestUpgrade(t *testing.T) {
 			continue
 		}
 		t.Run(strings.TrimSuffix(filepath.Base(path), ".gz"), func(t *testing.T) {
+			t.Parallel() // each waits 5 s for tables that are read again
 			f := readFixture(t, path)
 			b := newUpgradeBench(t, f.Sets)
 			m := &manager{b: b, binary: heddle, state: filepath.Join(b.dir, "state"), partitions: f.Partitions, machines: f.Machines, engine: f.Engine}
@@ -434,12 +436,15 @@ func TestUpgrade(t *testing.T) {
 // TestRestart: this version takes over what it left itself, stopped or killed, and changes nothing.
 func TestRestart(t *testing.T) {
 	for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGKILL} {
-		b := newUpgradeBench(t, nil)
-		m := &manager{b: b, binary: heddle, state: filepath.Join(b.dir, "state"), partitions: true, groups: true, machines: true}
-		p := m.start()
-		m.use()
-		_ = p.stop(sig)
-		t.Logf("%v: Sets %v", sig, m.takes(allTables))
+		t.Run(sig.String(), func(t *testing.T) {
+			t.Parallel()
+			b := newUpgradeBench(t, nil)
+			m := &manager{b: b, binary: heddle, state: filepath.Join(b.dir, "state"), partitions: true, groups: true, machines: true}
+			p := m.start()
+			m.use()
+			_ = p.stop(sig)
+			t.Logf("Sets %v", m.takes(allTables))
+		})
 	}
 }
 
