@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	"heddle/ib"
+	"heddle/internal/plural"
 	"heddle/mad"
 	"heddle/partition"
 	"heddle/sm/notice"
@@ -197,7 +198,8 @@ func (m *Manager) apply() {
 		m.again()
 	}
 	m.applying, m.waiting, m.tag = true, 0, ch.tag
-	text := strconv.Itoa(len(ch.inForce.Partitions)) + " partitions are in force; ports are brought up to date"
+	n := len(ch.inForce.Partitions)
+	text := plural.Of(n, "partition") + " " + plural.Verb(n, "is", "are") + " in force; ports are brought up to date"
 	level := notice.Info
 	if ch.by == changeMembers { // which is frequent
 		level, text = notice.Debug, "members were added to partitions, or taken from them; ports are brought up to date"

@@ -94,7 +94,7 @@ export const kinds = {
       { title: 'Routing', cell: (l, x) => cableActions(l, x) },
     ],
     more: ctx => ctx.get('v1/ports/actions'),
-    note: ctx => ctx.may('operator') ? '' : `To drain, isolate or restore a cable needs the role operator; you have ${ctx.role}: sign in.`,
+    note: ctx => ctx.may('operator') ? '' : `To drain, isolate or restore a cable needs the role operator; you have ${ctx.role}. Sign in with a token that has it.`,
   },
   groups: {
     title: 'Multicast groups', sort: 'mgid', words: 'MGID, MLID, P_Key',

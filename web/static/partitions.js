@@ -6,7 +6,7 @@ import { button, count, element, facts, grid, num } from './dom.js';
 export const memberships = ['limited', 'full', 'both'];
 
 // needed says which role changes need.
-export const needed = ctx => `To change partitions needs the role admin; you have ${ctx.role}: sign in.`;
+export const needed = ctx => `To change partitions needs the role admin; you have ${ctx.role}. Sign in with a token that has it.`;
 
 // some are the first names of a list, and how many more there are.
 function some(names, all) {
