@@ -90,6 +90,10 @@ type Status struct {
 	Unseen       int       `json:"unseen" doc:"nodes that do not answer; they stay in the subnet as they were last read"`
 	OwnSilent    bool      `json:"own_silent" doc:"the agent of the manager's own port is one of them"`
 	Problems     int       `json:"problems" doc:"nodes, ports and links that are excluded or degraded"`
+	GoneSwitches int       `json:"gone_switches" doc:"that left the subnet in the last 7 days and are not back; the map shows them"`
+	GoneHosts    int       `json:"gone_hosts" doc:"the same of CAs"`
+	GoneRouters  int       `json:"gone_routers" doc:"the same of routers"`
+	GoneCables   int       `json:"gone_cables" doc:"the same of cables, those of nodes that left too"`
 	Sweeps       uint64    `json:"sweeps"`
 	Resweeps     uint64    `json:"light_sweeps"`
 	SMPsSent     uint64    `json:"smps_sent"`

@@ -32,6 +32,9 @@ type history struct {
 	past *past.Past // nil: it has not been read yet; guarded by mu
 	now  drawn      // guarded by mu
 	then drawn      // the stored state that was asked for last; guarded by mu
+
+	lost   wiring.Lost    // guarded by mu
+	lostOf *wiring.Wiring // guarded by mu
 }
 
 // drawn is an atlas and what it is of.
@@ -134,6 +137,19 @@ func (h *history) at(number uint64, s *subnet.Snapshot) (drawn, error) {
 	}
 	h.now.snap, h.now.number, h.now.gen = s, n, s.Gen
 	return h.now, nil
+}
+
+// gone counts what the subnet had and has not any more.
+func (h *history) gone() wiring.Lost {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.past == nil {
+		return wiring.Lost{}
+	}
+	if w, _ := h.past.Last(); w != nil && w != h.lostOf {
+		h.lost, h.lostOf = w.Lost(), w
+	}
+	return h.lost
 }
 
 // Map implements api.Backend, as do the methods below.

@@ -12,7 +12,9 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/chromedp/cdproto/cdp"
 	"github.com/chromedp/cdproto/heapprofiler"
@@ -171,4 +173,39 @@ func TestPageSpeed(t *testing.T) {
 	if m.First > 1000 || m.Whole < 10 || m.Switches < 10 || m.Hosts < 10 || before > 100 {
 		t.Error("want 1 s, 10 frames/s, 100 MB")
 	}
+}
+
+// TestGone: the status counts what the subnet had and has not any more, until it is back.
+func TestGone(t *testing.T) {
+	dir := t.TempDir()
+	addr := need.Addr(t)
+	up := start(t, dir, nil, heddle, "up", "--topo", "fattree,324", "--api", addr, "--socket", socketName(), "--token-file", filepath.Join(dir, "token"), "--traffic", "none")
+	up.await("SUBNET UP\n", 0, upTime)
+	await := func(text string, want [3]int) {
+		t.Helper()
+		end := time.Now().Add(need.Patience)
+		for {
+			var s api.Status
+			getJSON(t, "http://"+addr+"/v1/status", &s)
+			got := [3]int{s.GoneSwitches, s.GoneHosts, s.GoneCables}
+			out := must(t, upTime, dir, nil, heddle, "ctl", "status", "--api", "http://"+addr)
+			if got == want && strings.Contains(out, text) == (want[0] > 0) {
+				return
+			}
+			if time.Now().After(end) {
+				t.Fatalf("switches, hosts and cables gone: %v, want %v\n%s", got, want, out)
+			}
+			<-time.After(50 * time.Millisecond)
+		}
+	}
+	const row = "1 switch, 1 CA, 0 routers, 19 cables in the last 7 days"
+	await(row, [3]int{})
+	for _, c := range []string{`node down "sw-2-9"`, `node down "host-20"`} {
+		fmt.Fprintln(up.In, c)
+	}
+	await(row, [3]int{1, 1, 19})
+	for _, c := range []string{`node up "sw-2-9"`, `node up "host-20"`} {
+		fmt.Fprintln(up.In, c)
+	}
+	await(row, [3]int{})
 }

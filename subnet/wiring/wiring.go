@@ -181,6 +181,30 @@ func gone(s *State, since *int64, at int64) bool {
 	return *since > at-KeepGone
 }
 
+// Lost counts what has gone.
+type Lost struct{ Switches, Hosts, Routers, Cables int }
+
+// Lost counts what has gone within KeepGone and is not back.
+func (w *Wiring) Lost() (n Lost) {
+	for i := range w.Nodes {
+		switch x := &w.Nodes[i]; {
+		case x.State != Gone:
+		case x.Type == ib.NodeSwitch:
+			n.Switches++
+		case x.Type == ib.NodeRouter:
+			n.Routers++
+		default:
+			n.Hosts++
+		}
+	}
+	for i := range w.Cables {
+		if w.Cables[i].State == Gone {
+			n.Cables++
+		}
+	}
+	return n
+}
+
 // newest are the MaxGone things that went last, in their order.
 func newest[T any](list []T, since func(*T) int64) []T {
 	if len(list) <= MaxGone {
