@@ -453,6 +453,11 @@ func TestTenant(t *testing.T) {
 		if w.Code != c.code || !strings.Contains(w.Body.String(), c.has) || c.lacks != "" && strings.Contains(w.Body.String(), c.lacks) || len(f.ops) != c.operated {
 			t.Errorf("%s %s %s: %d %s, %d operations; want %d", c.method, c.path, c.body, w.Code, w.Body, len(f.ops), c.code)
 		}
+		for _, op := range f.ops {
+			if op.Scope == nil || op.Scope.Prefix != "acme-" {
+				t.Errorf("%s %s: the operation has the scope %v: nobody would check its P_Keys again", c.method, c.path, op.Scope)
+			}
+		}
 	}
 }
 

@@ -66,6 +66,8 @@ type PartitionsChange struct {
 	Scope *access.Scope
 	// Reserved are the P_Keys of tenants' tokens: a new partition has one of them only if New says so.
 	Reserved []ib.PKey
+	// Asked are the P_Keys of requests about interfaces that are not answered yet; the backend fills it in.
+	Asked []ib.PKey
 }
 
 // PartitionStatus is the state of the partitions' programming.

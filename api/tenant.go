@@ -99,7 +99,9 @@ func (t *tenant) Operate(ctx context.Context, ops []VMOperation) ([]VMOutcome, e
 			out[i].Err = err
 			continue
 		}
-		own, at = append(own, ops[i]), append(at, i)
+		op := ops[i]
+		op.Scope = &t.scope // its partitions may be another tenant's by then
+		own, at = append(own, op), append(at, i)
 	}
 	if len(own) == 0 {
 		return out, nil

@@ -8,6 +8,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"heddle/access"
 	"heddle/vm"
 )
 
@@ -124,6 +125,8 @@ type VMOperation struct {
 	VMAddress
 	VMTarget
 	Force bool `json:"force,omitempty" doc:"delete: also one that is attached"`
+	// Scope is that of a tenant, whose P_Keys Keys must be when the operation is performed; nil: any P_Key.
+	Scope *access.Scope `json:"-"`
 }
 
 // VMAddress holds the addresses for a new interface.

@@ -84,6 +84,7 @@ func (l *loop) command(c command) {
 // not.
 func (l *loop) changed(n *sm.Notice) {
 	if told := l.changes[n.Tag]; told != nil {
+		l.publishStatus() // fresh may read it soon: it must not have the partitions of before
 		told <- n.Err
 		delete(l.changes, n.Tag)
 	}

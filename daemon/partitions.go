@@ -71,7 +71,9 @@ func (d *Daemon) changePartitions(ctx context.Context, c *api.PartitionsChange) 
 	if c.Match != "" && c.Match != before.Revision {
 		return none, fmt.Errorf("nothing was changed: %w: they have the revision %s now", api.ErrOutdated, before.Revision)
 	}
-	next, warnings, err := show.EditPartitions(c, &st, s, d.Interfaces())
+	with := *c
+	with.Asked = d.vm.asked.list() // after the policies and before the interfaces: see askedKeys
+	next, warnings, err := show.EditPartitions(&with, &st, s, d.Interfaces())
 	if err != nil {
 		return none, fmt.Errorf("nothing was changed: %w", err)
 	}

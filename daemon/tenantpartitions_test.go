@@ -4,14 +4,19 @@ import (
 	"bytes"
 	"crypto/rand"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http/httptest"
+	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"heddle/access"
 	"heddle/api"
+	"heddle/daemon"
 	"heddle/ib"
 	"heddle/store"
 )
@@ -122,5 +127,70 @@ func TestPartitionsOfTenants(t *testing.T) {
 	_, body := change(t, "GET", at, "", "Authorization", "Bearer "+token["acme"])
 	if err := json.NewDecoder(bytes.NewBufferString(body)).Decode(&seen); err != nil || len(seen.Partitions) != 1 || seen.Revision != "" {
 		t.Errorf("%v: %s", err, body)
+	}
+}
+
+// waitingStore keeps writes of interfaces waiting once hold is set.
+type waitingStore struct {
+	store.Store
+	hold    atomic.Bool
+	in, out chan struct{}
+}
+
+func (s *waitingStore) Apply(ops []store.Op) error {
+	if s.hold.Load() && slices.ContainsFunc(ops, func(o store.Op) bool { return o.Record.Table == store.TableInterfaces }) {
+		s.in <- struct{}{}
+		<-s.out
+	}
+	return s.Store.Apply(ops)
+}
+
+// TestKeyOfRequestUnderWay: while an interface with a P_Key is being stored, no partition gets the P_Key,
+// and its tenant does not delete its partition. A request that was permitted before another tenant's
+// partition got the P_Key is refused.
+func TestKeyOfRequestUnderWay(t *testing.T) {
+	st := &waitingStore{Store: store.NewMemory(), in: make(chan struct{}), out: make(chan struct{})}
+	r := newRigWith(t, func(c *daemon.Config) { c.Store = st }, "xgft", "2", "4,4", "1,2")
+	r.awaitUp()
+	acme, evil := &access.Scope{Prefix: "acme-"}, &access.Scope{Prefix: "evil-"}
+	create := func(s *access.Scope, name, want string) {
+		t.Helper()
+		p, err := r.d.ChangePartitions(t.Context(), &api.PartitionsChange{Op: api.CreatePartition, Scope: s, New: api.NewPartition{Name: name}})
+		if err != nil || !slices.Contains(p.Plan.Change, "+ "+name+"="+want) {
+			t.Fatalf("%s: %+v, %v, want P_Key %s", name, p.Plan, err, want)
+		}
+	}
+	ask := func(name, pkey string) error {
+		out, err := r.d.Operate(t.Context(), []api.VMOperation{{Op: "create", Name: name, VMAddress: api.VMAddress{Keys: []api.VMKey{{PKey: pkey}}}, Scope: acme}})
+		if err != nil {
+			return err
+		}
+		return out[0].Err
+	}
+	create(acme, "acme-net", "0x0001")
+	st.hold.Store(true)
+	end, release := make(chan error, 1), sync.OnceFunc(func() { close(st.out) })
+	defer release()
+	go func() { end <- ask("acme-1", "0x1") }()
+	<-st.in
+	remove := &api.PartitionsChange{Op: api.DeletePartition, Partition: "acme-net", Scope: acme}
+	if _, err := r.d.ChangePartitions(t.Context(), remove); !errors.Is(err, api.ErrInUse) {
+		t.Errorf("a partition that is asked for was deleted: %v", err)
+	}
+	remove.Scope = nil // an administrator
+	if _, err := r.d.ChangePartitions(t.Context(), remove); err != nil {
+		t.Error(err)
+	}
+	create(evil, "evil-net", "0x0002")
+	st.hold.Store(false)
+	release()
+	if err := <-end; err != nil {
+		t.Error(err)
+	}
+	create(evil, "evil-2", "0x0003")
+	for _, pkey := range []string{"0x1", "0x2", "0x3", "0x7fff"} {
+		if err := ask("acme-2", pkey); !errors.Is(err, api.ErrForbidden) {
+			t.Errorf("an interface of another tenant with P_Key %s: %v", pkey, err)
+		}
 	}
 }

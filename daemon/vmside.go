@@ -21,6 +21,7 @@ type vmSide struct {
 	mu    sync.Mutex
 	stats vmStats
 	ended chan struct{} // closed when operations are no longer answered
+	asked askedKeys
 }
 
 func newVMSide() vmSide {
@@ -96,18 +97,32 @@ func (d *Daemon) described(m subnet.SM) string {
 // answered. If ctx ends first, the others are returned as Waiting: they are stored and
 // continue. An error says that none was carried out, or that this is not known.
 func (d *Daemon) Perform(ctx context.Context, ops []vm.Op) ([]vm.Reply, error) {
-	if err := d.master(); err != nil {
+	return d.perform(ctx, ops, d.vm.asked.hold(keysOf(ops)))
+}
+
+// perform is Perform while the P_Keys of ops are held. release is called when the view shows what became
+// of ops, which may be after the return, or when nothing will.
+func (d *Daemon) perform(ctx context.Context, ops []vm.Op, release func()) ([]vm.Reply, error) {
+	err := d.master()
+	switch {
+	case err != nil:
+	case d.Interfaces() == nil:
+		err = fmt.Errorf("%w: the address manager has not started yet", api.ErrBusy)
+	}
+	if err != nil || len(ops) == 0 {
+		release()
 		return nil, err
 	}
-	if d.Interfaces() == nil {
-		return nil, fmt.Errorf("%w: the address manager has not started yet", api.ErrBusy)
-	}
-	if len(ops) == 0 {
-		return nil, nil
-	}
 	replies, taken := make(chan vmReply, len(ops)), make(chan struct{}) // with room for all replies
-	a := &shell.Ask{Ops: ops, Taken: func() { close(taken) }, Answer: func(i int, r *vm.Reply) { replies <- vmReply{i, *r} }}
+	a := &shell.Ask{
+		Ops: ops, Taken: func() {
+			release()
+			close(taken)
+		},
+		Answer: func(i int, r *vm.Reply) { replies <- vmReply{i, *r} },
+	}
 	if !d.shared.Ask(a) {
+		release()
 		return nil, fmt.Errorf("%w: %d requests wait for the address manager; repeat the request in a second", api.ErrBusy, shell.MaxAsks)
 	}
 	limit := time.NewTimer(changeTime)

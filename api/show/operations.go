@@ -2,9 +2,11 @@ package show
 
 import (
 	"fmt"
+	"slices"
 
 	"heddle/api"
 	"heddle/ib"
+	"heddle/partition"
 	"heddle/subnet"
 	"heddle/vm"
 )
@@ -142,6 +144,26 @@ func interfaceOf(op *api.VMOperation) (vm.Interface, error) {
 	}
 	x.Keys, err = vmKeys(op.Keys)
 	return x, err
+}
+
+// MayHave refuses P_Keys of an operation that are not, or not any more, its tenant's.
+func MayHave(op *api.VMOperation, base *partition.Policy) error {
+	if op.Scope == nil {
+		return nil
+	}
+	for _, x := range op.Keys {
+		k, err := ib.ParsePKey(x.PKey)
+		if err == nil && slices.Contains(op.Scope.PKeys, k.Base()) {
+			continue
+		}
+		if err == nil && base != nil {
+			if q := base.Find(k); q != nil && q.PKey != partition.DefaultKey && op.Scope.Owns(q.Name) {
+				continue
+			}
+		}
+		return fmt.Errorf("%w: P_Key %s is not one of its partitions", api.ErrForbidden, x.PKey)
+	}
+	return nil
 }
 
 // Operation converts an operation of the API to one of the address manager; s may

@@ -100,7 +100,7 @@ func mayEdit(c *api.PartitionsChange, st *sm.PartitionStatus, v *vm.View) error 
 		if err != nil || q == nil || q.PKey == partition.DefaultKey || !c.Scope.Owns(q.Name) {
 			return fmt.Errorf("partition %q: %w among those of this tenant; if several have the name, give the P_Key", c.Partition, partition.ErrNotFound)
 		}
-		if usedBy(v)[key] {
+		if usedBy(c, v)[key] {
 			return fmt.Errorf("partition %q (%v) is %w: delete its interfaces, or change their P_Keys", q.Name, key, api.ErrInUse)
 		}
 		return nil
@@ -108,9 +108,13 @@ func mayEdit(c *api.PartitionsChange, st *sm.PartitionStatus, v *vm.View) error 
 	return fmt.Errorf("%w: it creates and deletes partitions, and interfaces are their members", api.ErrForbidden)
 }
 
-// usedBy are the P_Keys of interfaces, on a hypervisor or not, and of memberships without an interface.
-func usedBy(v *vm.View) map[ib.PKey]bool {
+// usedBy are the P_Keys of interfaces, on a hypervisor or not, and of memberships without an interface,
+// and those that they may have soon.
+func usedBy(c *api.PartitionsChange, v *vm.View) map[ib.PKey]bool {
 	used := map[ib.PKey]bool{}
+	for _, k := range c.Asked {
+		used[k.Base()] = true
+	}
 	if v == nil {
 		return used
 	}
@@ -127,7 +131,7 @@ func usedBy(v *vm.View) map[ib.PKey]bool {
 
 // freeKey is the lowest P_Key that nobody has or waits for: no partition, interface, token or port.
 func freeKey(c *api.PartitionsChange, st *sm.PartitionStatus, s *subnet.Snapshot, v *vm.View) (ib.PKey, error) {
-	used := usedBy(v)
+	used := usedBy(c, v)
 	for _, list := range [][]ib.PKey{st.Quarantined, c.Reserved} {
 		for _, k := range list {
 			used[k.Base()] = true
