@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
@@ -470,6 +471,19 @@ func TestHoldOfLinks(t *testing.T) {
 		if w.Code != want || want == 422 && !strings.Contains(w.Body.String(), "720h (30 days) at most") {
 			t.Errorf("%q: %d %s", hold, w.Code, w.Body)
 		}
+	}
+}
+
+// TestPlanOfTenant: a plan has also what is not carried out yet for others, and a tenant does not see it.
+func TestPlanOfTenant(t *testing.T) {
+	p := ownPlan(&access.Scope{Prefix: "acme-"}, &PartitionPlan{
+		Applied: true, Revision: "r", Ports: 3, Change: []string{"+ acme-net=0x0005", "+ acme-net=0x0005: mgid=ff12::1"},
+		Partitions:  []PlannedPartition{{Name: "acme-net", PKey: "0x0005", What: "new"}, {Name: "secret-project", PKey: "0x0001", What: "changed", Begin: 1}},
+		Memberships: []PlannedMembership{{Partition: "secret-project"}}, InterfaceNames: []string{"secret-1"}, Notes: []string{"secret"},
+	})
+	got, err := json.Marshal(p)
+	if err != nil || !p.Applied || p.Ports != 0 || !slices.Equal(p.Change, []string{"+ acme-net=0x0005"}) || len(p.Partitions) != 1 || strings.Contains(string(got), "secret") {
+		t.Errorf("%s, %v", got, err)
 	}
 }
 

@@ -385,7 +385,7 @@ func change(ctx context.Context, b partitionCalls, in ChangeInput, c *Partitions
 		planChanged(ctx, p.Plan)
 	}
 	if c.Scope != nil {
-		p.Plan = ownPlan(p.Plan)
+		p.Plan = ownPlan(c.Scope, p.Plan)
 	}
 	return p, nil
 }

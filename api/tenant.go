@@ -160,10 +160,11 @@ func ownPartitions(c *access.Caller, p Partitions) Partitions {
 	return out
 }
 
-// ownPlan is what a tenant sees of the plan of its own change: no ports of others, no file, no revision.
-func ownPlan(p *PartitionPlan) *PartitionPlan {
+// ownPlan is what a tenant sees of the plan of its own change: no ports of others, no file, no revision. A
+// plan has also what is still to be done for changes of interfaces of others.
+func ownPlan(s *access.Scope, p *PartitionPlan) *PartitionPlan {
 	out := &PartitionPlan{
-		Applied: p.Applied, Ports: p.Ports, Change: []string{}, Partitions: []PlannedPartition{},
+		Applied: p.Applied, Change: []string{}, Partitions: []PlannedPartition{},
 		SwitchNames: []string{}, Memberships: []PlannedMembership{}, Groups: []PlannedGroup{},
 	}
 	for _, l := range p.Change {
@@ -173,6 +174,9 @@ func ownPlan(p *PartitionPlan) *PartitionPlan {
 	}
 	for i := range p.Partitions {
 		x := &p.Partitions[i]
+		if !s.Owns(x.Name) {
+			continue
+		}
 		out.Partitions = append(out.Partitions, PlannedPartition{Name: x.Name, PKey: x.PKey, What: x.What})
 	}
 	return out
