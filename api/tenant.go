@@ -34,12 +34,18 @@ type tenant struct {
 	parts Administration
 }
 
-// keys are the P_Keys of the tenant: those of its scope, and of partitions whose names begin with its
-// prefix. The default partition is nobody's, whatever its name.
+// OwnsPartition reports whether a partition is a tenant's by its name. The default partition is nobody's,
+// whatever its name. Nor is one whose name is its P_Key, which interfaces of others have made: a prefix may
+// be "0".
+func OwnsPartition(s *access.Scope, name string, k ib.PKey) bool {
+	return s.Owns(name) && k.Base() != ib.PKeyDefaultLimited && name != k.Base().String()
+}
+
+// keys are the P_Keys of the tenant: those of its scope, and of its partitions.
 func (t *tenant) keys() []ib.PKey {
 	keys := slices.Clone(t.scope.PKeys)
 	for _, p := range t.parts.Partitions().Partitions {
-		if k, err := ib.ParsePKey(p.PKey); err == nil && t.scope.Owns(p.Name) && k.Base() != ib.PKeyDefaultLimited {
+		if k, err := ib.ParsePKey(p.PKey); err == nil && OwnsPartition(&t.scope, p.Name, k) {
 			keys = append(keys, k.Base())
 		}
 	}
@@ -153,7 +159,7 @@ func ownPartitions(c *access.Caller, p Partitions) Partitions {
 	out := Partitions{Partitions: []Partition{}, Settled: p.Settled}
 	for _, x := range p.Partitions {
 		k, err := ib.ParsePKey(x.PKey)
-		if c.Scope.Owns(x.Name) || err == nil && slices.Contains(c.Scope.PKeys, k.Base()) {
+		if err == nil && (OwnsPartition(&c.Scope, x.Name, k) || slices.Contains(c.Scope.PKeys, k.Base())) {
 			out.Partitions = append(out.Partitions, x)
 		}
 	}

@@ -114,6 +114,18 @@ func TestPartitionsOfTenants(t *testing.T) {
 	} {
 		do(c.who, c.method, c.path, c.body, c.code, c.has)
 	}
+	// A partition that is only one by interfaces has its P_Key as its name: that is nobody's prefix.
+	do("admin", "PUT", "/0x2/members/host-2", `{"membership":"full"}`, 202, "0x0002=0x0002")
+	do("odd", "DELETE", "/0x2", "", 404, "not found")
+	for who, name := range map[string]string{"odd": "0x00-1", "d": "D-1"} {
+		code, body := change(t, "POST", srv.URL+"/v1/vms", `{"name":"`+name+`","keys":[{"pkey":"0x2"}]}`, "Authorization", "Bearer "+token[who])
+		if code != 403 {
+			t.Errorf("an interface of %s in a partition of others: %d %s", who, code, body)
+		}
+		if code, body = change(t, "GET", at, "", "Authorization", "Bearer "+token[who]); code != 200 || !strings.Contains(body, `"partitions":[]`) {
+			t.Errorf("%s sees partitions of others: %d %s", who, code, body)
+		}
+	}
 	// An interface that is on no hypervisor keeps the P_Key from others, whoever deletes the partition.
 	do("admin", "DELETE", "/acme-net", "", 202, "")
 	do("evil", "POST", "?dry_run=true", `{"name":"evil-2"}`, 200, "0x0007")

@@ -157,7 +157,7 @@ func MayHave(op *api.VMOperation, base *partition.Policy) error {
 			continue
 		}
 		if err == nil && base != nil {
-			if q := base.Find(k); q != nil && q.PKey != partition.DefaultKey && op.Scope.Owns(q.Name) {
+			if q := base.Find(k); q != nil && api.OwnsPartition(op.Scope, q.Name, q.PKey) {
 				continue
 			}
 		}

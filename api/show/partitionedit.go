@@ -79,7 +79,7 @@ func mayEdit(c *api.PartitionsChange, st *sm.PartitionStatus, v *vm.View) error 
 	case api.CreatePartition:
 		own := 0
 		for i := range st.Base.Partitions {
-			if c.Scope.Owns(st.Base.Partitions[i].Name) {
+			if q := &st.Base.Partitions[i]; api.OwnsPartition(c.Scope, q.Name, q.PKey) {
 				own++
 			}
 		}
@@ -97,7 +97,7 @@ func mayEdit(c *api.PartitionsChange, st *sm.PartitionStatus, v *vm.View) error 
 	case api.DeletePartition:
 		key, err := Partition(st.InForce, c.Partition)
 		q := st.Base.Find(key)
-		if err != nil || q == nil || q.PKey == partition.DefaultKey || !c.Scope.Owns(q.Name) {
+		if err != nil || q == nil || !api.OwnsPartition(c.Scope, q.Name, q.PKey) {
 			return fmt.Errorf("partition %q: %w among those of this tenant; if several have the name, give the P_Key", c.Partition, partition.ErrNotFound)
 		}
 		if usedBy(c, v)[key] {
