@@ -22,7 +22,7 @@ var (
 	ErrNotStored = errors.New("nothing was stored")
 	// ErrOutdated: the partitions have another revision than the change is for; nothing was changed.
 	ErrOutdated = errors.New("the partitions have changed meanwhile")
-	// ErrInUse: a tenant's partition has interfaces.
+	// ErrInUse: a tenant's partition has interfaces, or members that an administrator named.
 	ErrInUse = errors.New("in use")
 )
 

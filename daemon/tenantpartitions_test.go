@@ -130,6 +130,10 @@ func TestPartitionsOfTenants(t *testing.T) {
 	do("admin", "DELETE", "/acme-net", "", 202, "")
 	do("evil", "POST", "?dry_run=true", `{"name":"evil-2"}`, 200, "0x0007")
 	do("evil", "DELETE", "/0x8006", "", 202, `"- evil-net=0x0006"`)
+	// What an administrator named a member of stays: the tenant could not create it again.
+	do("admin", "POST", "", `{"name":"evil-hosts","pkey":"0x100","members":[{"member":"host-2"}]}`, 202, "")
+	do("evil", "DELETE", "/evil-hosts", "", 409, "an administrator")
+	do("admin", "DELETE", "/evil-hosts", "", 202, "")
 	for i := range 64 {
 		do("evil", "POST", "", fmt.Sprintf(`{"name":"evil-%d"}`, i), 202, "")
 	}

@@ -100,6 +100,9 @@ func mayEdit(c *api.PartitionsChange, st *sm.PartitionStatus, v *vm.View) error 
 		if err != nil || q == nil || !api.OwnsPartition(c.Scope, q.Name, q.PKey) {
 			return fmt.Errorf("partition %q: %w among those of this tenant; if several have the name, give the P_Key", c.Partition, partition.ErrNotFound)
 		}
+		if len(q.Members) > 0 {
+			return fmt.Errorf("partition %q (%v) is %w: it has members that an administrator named, and only an administrator can end it", q.Name, key, api.ErrInUse)
+		}
 		if usedBy(c, v)[key] {
 			return fmt.Errorf("partition %q (%v) is %w: delete its interfaces, or change their P_Keys", q.Name, key, api.ErrInUse)
 		}
