@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"heddle/api"
@@ -68,7 +69,8 @@ func onlyAdded(err error, base, inForce *partition.Policy, key ib.PKey) error {
 	return err
 }
 
-// maxOwn is how many partitions a tenant may have: all tenants share 32,766 P_Keys and the MLIDs.
+// maxOwn is how many partitions a tenant may have, with those that it deleted and whose P_Keys ports may
+// still hold: all tenants share 32,766 P_Keys and the MLIDs. One silent port keeps all P_Keys in quarantine.
 const maxOwn = 64
 
 // mayEdit refuses a change of partitions that a tenant may not make. It may create partitions without
@@ -92,6 +94,8 @@ func mayEdit(c *api.PartitionsChange, st *sm.PartitionStatus, v *vm.View) error 
 			return fmt.Errorf("%w: create the partition without members; its interfaces with the P_Key are the members", api.ErrForbidden)
 		case own >= maxOwn:
 			return fmt.Errorf("%w: it has %d partitions, the most there can be", api.ErrForbidden, own)
+		case own+ownFreed(c, st) >= maxOwn:
+			return fmt.Errorf("%w: it has %d partitions, and ports may still hold P_Keys of those that it deleted: there can be %d", api.ErrForbidden, own, maxOwn)
 		}
 		return nil
 	case api.DeletePartition:
@@ -109,6 +113,29 @@ func mayEdit(c *api.PartitionsChange, st *sm.PartitionStatus, v *vm.View) error 
 		return nil
 	}
 	return fmt.Errorf("%w: it creates and deletes partitions, and interfaces are their members", api.ErrForbidden)
+}
+
+// ownFreed counts the P_Keys in quarantine that were those of a tenant's partitions, without the one that
+// the new partition gets.
+func ownFreed(c *api.PartitionsChange, st *sm.PartitionStatus) (n int) {
+	back := comesBack(c, st)
+	for k, names := range st.Freed {
+		if k != back && st.Base.Find(k) == nil && slices.ContainsFunc(names, func(s string) bool { return api.OwnsPartition(c.Scope, s, k) }) {
+			n++
+		}
+	}
+	return n
+}
+
+// comesBack is the P_Key in quarantine that the new partition had when it was deleted; 0: there is none.
+// It comes out of quarantine with its partition.
+func comesBack(c *api.PartitionsChange, st *sm.PartitionStatus) ib.PKey {
+	for _, k := range st.Quarantined {
+		if names := st.Freed[k]; len(names) == 1 && names[0] == c.New.Name {
+			return k
+		}
+	}
+	return 0
 }
 
 // usedBy are the P_Keys of interfaces, on a hypervisor or not, and of memberships without an interface,
@@ -132,21 +159,27 @@ func usedBy(c *api.PartitionsChange, v *vm.View) map[ib.PKey]bool {
 	return used
 }
 
-// freeKey is the lowest P_Key that nobody has or waits for: no partition, interface, token or port.
+// freeKey is the lowest P_Key that nobody has or waits for: no partition, interface, token or port. A
+// partition that was deleted gets its own one again while ports may still hold it.
 func freeKey(c *api.PartitionsChange, st *sm.PartitionStatus, s *subnet.Snapshot, v *vm.View) (ib.PKey, error) {
 	used := usedBy(c, v)
-	for _, list := range [][]ib.PKey{st.Quarantined, c.Reserved} {
-		for _, k := range list {
-			used[k.Base()] = true
-		}
+	for _, k := range c.Reserved {
+		used[k.Base()] = true
 	}
 	if s != nil {
 		for i := range s.Kept {
 			used[s.Kept[i].PKey.Base()] = true
 		}
 	}
+	free := func(k ib.PKey) bool { return !used[k] && st.InForce.Find(k) == nil && st.Base.Find(k) == nil }
+	if k := comesBack(c, st); k != 0 && free(k) {
+		return k, nil
+	}
+	for _, k := range st.Quarantined {
+		used[k] = true
+	}
 	for k := ib.PKey(1); k < partition.DefaultKey; k++ {
-		if !used[k] && st.InForce.Find(k) == nil && st.Base.Find(k) == nil {
+		if free(k) {
 			return k, nil
 		}
 	}

@@ -60,6 +60,8 @@ type Status struct {
 	// Quarantined are the P_Keys that were freed, and that some port may still hold; ascending, without
 	// the membership bit.
 	Quarantined []ib.PKey
+	// Freed are the names of the partitions that had these P_Keys. It is immutable.
+	Freed map[ib.PKey][]string
 	// InForce is the policy in force, and Base that of administrators, without the members that are
 	// added to it. Both are immutable.
 	InForce, Base *partition.Policy
@@ -68,7 +70,7 @@ type Status struct {
 // Status tells how far the partitions in force are carried out.
 func (m *Manager) Status() Status {
 	s := Status{
-		Count: len(m.grants.Policy().Partitions), Quarantined: sortedKeys(m.freed), InForce: m.grants.Policy(), Base: m.base,
+		Count: len(m.grants.Policy().Partitions), Quarantined: sortedKeys(m.freed), Freed: m.freed, InForce: m.grants.Policy(), Base: m.base,
 	}
 	f := m.needs.Discovery.Last() // a sweep that goes on does not know everybody yet
 	if f == nil {
