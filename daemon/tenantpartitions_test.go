@@ -109,6 +109,7 @@ func TestPartitionsOfTenants(t *testing.T) {
 		{"evil", "DELETE", "/0x4", "", 404, "not found"},
 		{"evil", "DELETE", "/0x7fff", "", 404, "not found"},
 		{"d", "DELETE", "/Default", "", 404, "not found"},
+		{"d", "POST", "", `{"name":"DEFAULT"}`, 403, "default partition"},
 		{"acme", "DELETE", "/acme-net", "", 409, "in use"},
 		{"acme", "DELETE", "/acme-net?dry_run=true", "", 409, "in use"},
 	} {

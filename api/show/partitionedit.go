@@ -88,6 +88,8 @@ func mayEdit(c *api.PartitionsChange, st *sm.PartitionStatus, v *vm.View) error 
 		switch {
 		case !c.Scope.Owns(c.New.Name):
 			return fmt.Errorf("%w: the names of its partitions begin with %q, and %q does not", api.ErrForbidden, c.Scope.Prefix, c.New.Name)
+		case strings.EqualFold(c.New.Name, partition.Default().Partitions[0].Name): // a file may call that one otherwise
+			return fmt.Errorf("%w: %q is the name of the default partition", api.ErrForbidden, c.New.Name)
 		case c.New.PKey != "":
 			return fmt.Errorf("%w: the manager chooses P_Keys", api.ErrForbidden)
 		case len(c.New.Members) > 0:
