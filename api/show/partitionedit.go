@@ -214,6 +214,13 @@ func created(c *api.PartitionsChange, st *sm.PartitionStatus, s *subnet.Snapshot
 		}
 	}
 	if n.IPoIB {
+		groups := 0
+		for i := range st.InForce.Partitions {
+			groups += len(st.InForce.Partitions[i].Groups)
+		}
+		if groups >= partition.MaxGroups { // Validate would name another partition, maybe another tenant's
+			return nil, fmt.Errorf("no multicast group is left: all partitions have %d", groups)
+		}
 		q.Groups = []partition.Group{partition.Broadcast(q.PKey)}
 	}
 	for _, x := range n.Members {

@@ -59,3 +59,26 @@ func TestDeletedPartitionsCount(t *testing.T) {
 	is("other-", "other-1", 66)
 	is("other-", "other-net", 2)
 }
+
+// TestNoGroupLeft: the error when no multicast group is left names no partition of others.
+func TestNoGroupLeft(t *testing.T) {
+	q := partition.Partition{Name: "secret", PKey: 0x100}
+	for i := range partition.MaxGroups - 1 { // the default partition has one
+		g := partition.Broadcast(0x100)
+		g.MGID[12], g.MGID[14], g.MGID[15] = 0, byte(i>>8), byte(i)
+		q.Groups = append(q.Groups, g)
+	}
+	base, err := partition.Default().WithPartition(q)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &api.PartitionsChange{Op: api.CreatePartition, Scope: &access.Scope{Prefix: "acme-"}, New: api.NewPartition{Name: "acme-net"}}
+	st := &sm.PartitionStatus{Base: base, InForce: base}
+	if _, _, err := EditPartitions(c, st, nil, nil); err != nil {
+		t.Errorf("a partition without a group: %v", err)
+	}
+	c.New.IPoIB = true
+	if _, _, err := EditPartitions(c, st, nil, nil); err == nil || !strings.Contains(err.Error(), "no multicast group is left") || strings.Contains(err.Error(), "secret") {
+		t.Errorf("one group more than there can be: %v", err)
+	}
+}
