@@ -90,10 +90,7 @@ type Status struct {
 	Unseen       int       `json:"unseen" doc:"nodes that do not answer; they stay in the subnet as they were last read"`
 	OwnSilent    bool      `json:"own_silent" doc:"the agent of the manager's own port is one of them"`
 	Problems     int       `json:"problems" doc:"nodes, ports and links that are excluded or degraded"`
-	GoneSwitches int       `json:"gone_switches" doc:"that left the subnet in the last 7 days and are not back; the map shows them"`
-	GoneHosts    int       `json:"gone_hosts" doc:"the same of CAs"`
-	GoneRouters  int       `json:"gone_routers" doc:"the same of routers"`
-	GoneCables   int       `json:"gone_cables" doc:"the same of cables, those of nodes that left too"`
+	Gone         Gone      `json:"gone" doc:"what left the subnet in the last 7 days and is not back; the map shows it"`
 	Sweeps       uint64    `json:"sweeps"`
 	Resweeps     uint64    `json:"light_sweeps"`
 	SMPsSent     uint64    `json:"smps_sent"`
@@ -109,6 +106,14 @@ type Status struct {
 	Stale    float64   `json:"stale_seconds,omitempty" doc:"on standby in a pair: how long ago the active manager was heard"`
 	Started  time.Time `json:"started"`
 	UpSince  time.Time `json:"up_since,omitzero"`
+}
+
+// Gone counts what a subnet had.
+type Gone struct {
+	Switches int `json:"switches"`
+	Hosts    int `json:"hosts" doc:"CAs"`
+	Routers  int `json:"routers"`
+	Cables   int `json:"cables" doc:"those of nodes that left too"`
 }
 
 // Damped is a link that is held down for a while.

@@ -57,8 +57,7 @@ func (d *Daemon) Status() api.Status {
 	if w := x.SM.WaitsUntil; w != mad.Never {
 		out.WaitSeconds = max(w.Sub(d.now()), 0).Seconds()
 	}
-	gone := d.history.gone()
-	out.GoneSwitches, out.GoneHosts, out.GoneRouters, out.GoneCables = gone.Switches, gone.Hosts, gone.Routers, gone.Cables
+	out.Gone = api.Gone(d.history.gone())
 	d.sa.addTo(&out.SA)
 	return out
 }

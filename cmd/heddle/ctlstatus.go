@@ -93,9 +93,9 @@ func printStatus(w io.Writer, body []byte, asked string) error {
 func printSubnet(row func(k, f string, a ...any), s *api.Status) {
 	row("nodes", "%s, %s, %s", counted(s.Switches, "switch"), counted(s.CAs, "CA"), counted(s.Routers, "router"))
 	row("links", "%d, %d active", s.Links, s.LinksActive)
-	if s.GoneSwitches+s.GoneHosts+s.GoneRouters+s.GoneCables > 0 {
-		row("gone", "%s, %s, %s, %s in the last 7 days; 'heddle ctl events --kind node_gone,link_down' shows when", counted(s.GoneSwitches, "switch"),
-			counted(s.GoneHosts, "CA"), counted(s.GoneRouters, "router"), counted(s.GoneCables, "cable"))
+	if s.Gone != (api.Gone{}) {
+		row("gone", "%s, %s, %s, %s in the last 7 days; 'heddle ctl events --kind node_gone,link_down' shows when", counted(s.Gone.Switches, "switch"),
+			counted(s.Gone.Hosts, "CA"), counted(s.Gone.Routers, "router"), counted(s.Gone.Cables, "cable"))
 	}
 	row("LIDs", "%d given to %s", s.LIDs, counted(s.EndPorts, "port"))
 	if s.VPorts > 0 || s.VMs > 0 {

@@ -187,7 +187,7 @@ func TestGone(t *testing.T) {
 		for {
 			var s api.Status
 			getJSON(t, "http://"+addr+"/v1/status", &s)
-			got := [3]int{s.GoneSwitches, s.GoneHosts, s.GoneCables}
+			got := [3]int{s.Gone.Switches, s.Gone.Hosts, s.Gone.Cables}
 			out := must(t, upTime, dir, nil, heddle, "ctl", "status", "--api", "http://"+addr)
 			if got == want && strings.Contains(out, text) == (want[0] > 0) {
 				return

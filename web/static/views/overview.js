@@ -39,8 +39,8 @@ function numbers(s, out) {
     ['links active', s.links_active, s.links_active < s.links ? `of ${num(s.links)}` : ''],
     ['LIDs', s.lids], ['virtual ports', s.vports || null],
     ['VM interfaces', s.vms || null, s.vms_pending ? `, ${num(s.vms_pending)} changing` : ''], ['do not answer', s.unseen || null, s.own_silent ? ', including the own agent' : '', true],
-    ['switches gone', s.gone_switches || null, 'in 7 days', true], ['hosts gone', s.gone_hosts || null, 'in 7 days'],
-    ['cables gone', s.gone_cables || null, 'in 7 days'],
+    ['switches gone', s.gone.switches || null, 'in 7 days', true], ['hosts gone', s.gone.hosts || null, 'in 7 days'],
+    ['cables gone', s.gone.cables || null, 'in 7 days'],
     ['problems', s.problems, '', s.problems > 0], ['links out of use', out.length || null, waiting ? `, ${num(waiting)} waiting` : ''],
     ['sweeps', s.sweeps], ['light sweeps', s.light_sweeps],
     ['SMPs sent', s.smps_sent], ['timed out', s.smps_timed_out, 'since the start'], // no alarm: what does not answer is counted by itself
