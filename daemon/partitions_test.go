@@ -295,6 +295,10 @@ func TestPlannedGroups(t *testing.T) {
 	if out, err := r.d.Operate(t.Context(), []api.VMOperation{{Op: "create", Name: "web", VMAddress: api.VMAddress{Keys: []api.VMKey{{PKey: "0x5"}}}}}); err != nil || out[0].Err != nil {
 		t.Fatal(out, err)
 	}
+	await("the P_Key of the interface is not in force", func() bool {
+		p := apply("?dry_run=true", first).Plan
+		return p != nil && p.Interfaces == 0
+	})
 	plan := apply("?dry_run=true", next).Plan
 	var got []string
 	for _, g := range plan.Groups {
