@@ -33,8 +33,7 @@ type history struct {
 	now  drawn      // guarded by mu
 	then drawn      // the stored state that was asked for last; guarded by mu
 
-	lost   wiring.Lost    // guarded by mu
-	lostOf *wiring.Wiring // guarded by mu
+	lost atomic.Pointer[wiring.Lost] // of the last stored state; nil: there is none yet
 }
 
 // drawn is an atlas and what it is of.
@@ -82,6 +81,7 @@ func (h *history) run(ctx context.Context, failed func(error)) {
 	h.mu.Lock()
 	h.past = p
 	h.mu.Unlock()
+	h.count(p)
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	told := false
@@ -93,6 +93,9 @@ func (h *history) run(ctx context.Context, failed func(error)) {
 		}
 		if s := h.next.Swap(nil); s != nil {
 			added, err := p.Add(wiring.Of(s), s.Gen, time.Now())
+			if added {
+				h.count(p)
+			}
 			if err == nil && added {
 				err = h.log.Sync()
 			}
@@ -139,17 +142,20 @@ func (h *history) at(number uint64, s *subnet.Snapshot) (drawn, error) {
 	return h.now, nil
 }
 
-// gone counts what the subnet had and has not any more.
+// count counts what the last state remembers as gone. The status shows it, and does not wait for an atlas.
+func (h *history) count(p *past.Past) {
+	if w, _ := p.Last(); w != nil {
+		lost := w.Lost()
+		h.lost.Store(&lost)
+	}
+}
+
+// gone is what the subnet had and has not any more.
 func (h *history) gone() wiring.Lost {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.past == nil {
-		return wiring.Lost{}
+	if lost := h.lost.Load(); lost != nil {
+		return *lost
 	}
-	if w, _ := h.past.Last(); w != nil && w != h.lostOf {
-		h.lost, h.lostOf = w.Lost(), w
-	}
-	return h.lost
+	return wiring.Lost{}
 }
 
 // Map implements api.Backend, as do the methods below.
